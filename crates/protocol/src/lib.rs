@@ -1,0 +1,5 @@
+//! Decides what an exactly-once pipeline does next. Never does it.
+
+pub mod ports;
+pub mod position;
+pub mod records;

@@ -1,0 +1,151 @@
+//! What an [`InputLog`](crate::ports::InputLog) yields: the bytes of one partition's next records.
+
+use crate::position::{Offset, PartitionId};
+
+/// Which clock stamped a record, with the numbers that Kafka gives them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimestampType {
+    /// The broker gave none.
+    #[default]
+    NotAvailable = -1,
+    /// The producer's clock.
+    CreateTime = 0,
+    /// The broker's clock.
+    LogAppendTime = 1,
+}
+
+/// Where one record lies in its [`Records`], and what the log says about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Offset of the record.
+    pub offset: i64,
+    /// Milliseconds since 1970; meaningless where `timestamp_type` says there is none.
+    pub timestamp_ms: i64,
+    /// Who stamped it.
+    pub timestamp_type: TimestampType,
+    /// First byte of the value in the arena.
+    start: u32,
+    /// Length of the value; `u32::MAX` is a null value (a tombstone).
+    length: u32,
+}
+
+const NULL: u32 = u32::MAX;
+
+/// Consecutive records of one partition, their values in one arena that is recycled.
+///
+/// Covers `[from, to)`: `from` is where the last `Records` of the partition ended, and offsets
+/// inside it without an entry are holes that the log itself made (compaction, control records).
+#[derive(Debug)]
+pub struct Records {
+    partition: PartitionId,
+    from: Offset,
+    to: Offset,
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+}
+
+/// Zeroed bytes kept after the last value, so that vector loads may run past its end.
+pub const PADDING_BYTES: usize = 128;
+
+impl Records {
+    /// Empty, covering `[at, at)`.
+    #[must_use]
+    pub fn new(partition: PartitionId, at: Offset) -> Self {
+        Self { partition, from: at, to: at, entries: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// Empties the arena, keeping its memory, for another stretch.
+    pub fn reset(&mut self, partition: PartitionId, at: Offset) {
+        self.partition = partition;
+        (self.from, self.to) = (at, at);
+        self.entries.clear();
+        self.bytes.clear();
+    }
+
+    /// Appends a record; `value` is `None` for a tombstone.
+    ///
+    /// # Panics
+    /// P2: when `offset` lies below what is covered. When the arena would pass 4 GiB.
+    #[inline]
+    pub fn push(&mut self, offset: i64, timestamp_ms: i64, timestamp_type: TimestampType, value: Option<&[u8]>) {
+        assert!(offset >= self.to.get(), "P2: record {offset} after {} of partition {}", self.to, self.partition);
+        let start = u32::try_from(self.bytes.len()).expect("an arena below 4 GiB");
+        let length = match value {
+            Some(value) => {
+                self.bytes.extend_from_slice(value);
+                u32::try_from(value.len()).expect("a record below 4 GiB")
+            }
+            None => NULL,
+        };
+        self.entries.push(Entry { offset, timestamp_ms, timestamp_type, start, length });
+        self.to = Offset::after(offset).expect("offsets are not negative");
+    }
+
+    /// Covers the hole up to `to` as well (the log was seen to have no record there).
+    pub fn cover_until(&mut self, to: Offset) {
+        self.to = self.to.max(to);
+    }
+
+    /// Makes the padding after the last value readable and zero. Idempotent; call it once the
+    /// last record is in.
+    pub fn pad(&mut self) {
+        let length = self.bytes.len();
+        self.bytes.resize(length + PADDING_BYTES, 0);
+        self.bytes.truncate(length);
+    }
+
+    /// The partition they are of.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// The first position covered.
+    #[must_use]
+    pub fn from(&self) -> Offset {
+        self.from
+    }
+
+    /// The position after the last one covered.
+    #[must_use]
+    pub fn to(&self) -> Offset {
+        self.to
+    }
+
+    /// Number of records.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// No record: at most holes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Sum of the values' lengths.
+    #[must_use]
+    pub fn value_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Memory held, used or not.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// What the log says of each record, in offset order.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The bytes of one of our entries; `None` is a tombstone.
+    #[inline]
+    #[must_use]
+    pub fn value(&self, entry: &Entry) -> Option<&[u8]> {
+        (entry.length != NULL).then(|| &self.bytes[entry.start as usize..][..entry.length as usize])
+    }
+}
