@@ -1,0 +1,43 @@
+# What people and CI run. `just` has the same names. Each target sets up what it needs.
+#
+#   make demo        build, then a broker, a table, two kills and a proof, in a minute
+#   make test        everything that CI runs (make check is the same)
+#   make lint        formatting and clippy alone
+#   make torture     long: many kills, fuzzing          LAKEWARD_TORTURE=N sets how much
+#   make perf-count  instructions a message, against dev/perf-count.tsv
+#
+# LAKEWARD_TEST_KAFKA=host:port   use a broker that runs already, in place of one of our own
+.PHONY: demo build test check lint torture perf-count venv kafka
+
+demo:
+	@dev/prerequisites.sh build
+	cargo build --locked -p lakeward
+	target/debug/lakeward demo
+
+build:
+	@dev/prerequisites.sh build
+	cargo build --locked -p lakeward
+
+check: test
+
+test:
+	@dev/test.sh
+
+lint:
+	@dev/prerequisites.sh build
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+torture:
+	@dev/torture.sh
+
+perf-count:
+	@dev/perf-count.sh
+
+venv:
+	@dev/prerequisites.sh test
+	@dev/readers/venv.sh
+
+kafka:
+	@dev/prerequisites.sh test
+	@dev/kafka/kafka.sh fetch
