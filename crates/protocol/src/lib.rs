@@ -1,5 +1,6 @@
 //! Decides what an exactly-once pipeline does next. Never does it.
 
+pub mod contract;
 pub mod ports;
 pub mod position;
 pub mod records;

@@ -73,7 +73,7 @@ pub enum Input {
 }
 
 /// The first offset that is kept and the one after the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// The oldest record kept is here or above.
     pub oldest: Offset,
@@ -90,13 +90,13 @@ pub struct Bounds {
 /// between `Gained` and `release`, unless `Lost` was, or could not yet be, said.
 ///
 /// The caller promises: `start` and `release` name partitions it was given; `release` comes once
-/// for each `Losing`; `poll` is called often enough to stay a member.
+/// for each `Losing`, and at the end for what is left; `poll` is called often enough to stay a member.
 pub trait InputLog {
     /// What goes wrong here.
     type Error: Fault;
 
-    /// Waits up to `wait` for something to say. [`Records`] hold at most `most` records
-    /// (at least one), the rest comes with the next calls.
+    /// Waits up to `wait` for something to say. [`Records`] hold at most `most` records, the rest
+    /// comes with the next calls; with `most` 0 none come at all, only what the group says.
     ///
     /// # Errors
     /// What stops us from reading; nothing that was read is lost by it.
@@ -108,7 +108,7 @@ pub trait InputLog {
     /// The partitions are not being delivered; call it again.
     fn start(&mut self, at: &Frontier) -> Result<(), Self::Error>;
 
-    /// Lets go of partitions that are asked back. Idempotent.
+    /// Lets go of partitions: those asked back, or at the end all that are held. Idempotent.
     ///
     /// # Errors
     /// They may or may not be let go; call it again.
@@ -168,7 +168,7 @@ pub trait Stage {
 }
 
 /// What a sink's newest version says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Head {
     /// The newest version.
     pub version: TableVersion,
@@ -181,19 +181,22 @@ pub struct Head {
 }
 
 /// P9: output is gone, or the sink's frontier is about another input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Breach {
     /// The data went back to an older version, the frontier did not. `frontier` is what the
-    /// restored version covers, for the partitions asked for that are affected.
+    /// restored version covers, for the partitions asked for that are affected; [`Offset::ZERO`]
+    /// where it covers nothing. A partition is affected until a commit later than the restore
+    /// carries a [`Gap`] of it.
     Restored { at: TableVersion, to: TableVersion, frontier: Frontier },
-    /// Another table lies where ours was.
+    /// Another table lies where ours was when this log was opened.
     Recreated { was: String, is: String },
-    /// The stored frontier belongs to another topic of this name (it was deleted and made again).
+    /// The stored frontier of a partition asked for belongs to another topic of this name (it was
+    /// deleted and made again). Over for a partition once we committed it.
     OtherTopic { was: String, is: String },
 }
 
 /// One partition's move in one commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Advance {
     /// What the sink must say before the commit, exactly.
     pub expect: Option<Offset>,
@@ -204,7 +207,7 @@ pub struct Advance {
 }
 
 /// A break in a partition's chain that the user accepted; written into the commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gap {
     /// The partition.
     pub partition: PartitionId,
@@ -217,7 +220,7 @@ pub struct Gap {
 }
 
 /// Leave to put one version of one sink. Only the core makes one, after its compare.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Permit {
     pub(crate) sink: SinkId,
     pub(crate) version: TableVersion,
@@ -266,7 +269,7 @@ impl Permit {
 }
 
 /// How a put ended, as far as the log itself knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Put {
     /// The version is ours and durable.
@@ -318,7 +321,7 @@ pub trait OutputLog {
 }
 
 /// Has somebody asked us to end?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stopping {
     /// No.
     No,

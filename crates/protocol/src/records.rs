@@ -86,6 +86,20 @@ impl Records {
         self.to = self.to.max(to);
     }
 
+    /// Cuts off what lies at `end` or above: a bounded read takes no more.
+    pub fn truncate(&mut self, end: Offset) {
+        if self.to <= end {
+            return;
+        }
+        let keep = self.entries.partition_point(|entry| entry.offset < end.get());
+        if let Some(first_cut) = self.entries.get(keep) {
+            self.bytes.truncate(first_cut.start as usize);
+        }
+        self.entries.truncate(keep);
+        self.to = end.max(self.from);
+        self.pad();
+    }
+
     /// Makes the padding after the last value readable and zero. Idempotent; call it once the
     /// last record is in.
     pub fn pad(&mut self) {
