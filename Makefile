@@ -5,9 +5,10 @@
 #   make lint        formatting and clippy alone
 #   make torture     long: many kills, fuzzing          LAKEWARD_TORTURE=N sets how much
 #   make perf-count  instructions a message, against dev/perf-count.tsv
+#   make bench       messages a second, CPU time and memory beside other programs   BENCH="--messages 500000" sets options
 #
 # LAKEWARD_TEST_KAFKA=host:port   use a broker that runs already, in place of one of our own
-.PHONY: demo build test check lint torture perf-count venv kafka
+.PHONY: demo build test check lint torture perf-count bench venv kafka
 
 demo:
 	@dev/prerequisites.sh build
@@ -33,6 +34,9 @@ torture:
 
 perf-count:
 	@dev/perf-count.sh
+
+bench:
+	@bench/bench.sh $(BENCH)
 
 venv:
 	@dev/prerequisites.sh test

@@ -18,3 +18,6 @@ torture:
 
 perf-count:
     make perf-count
+
+bench *OPTIONS:
+    make bench BENCH="{{OPTIONS}}"
