@@ -1,6 +1,32 @@
 //! Arrow batches into Parquet files, and those into one commit of a Delta table with its frontier.
 //!
-//! Two halves that meet in [`layout`]: the data side writes files ([`encode`]), the log side names
-//! them in commits ([`table`]). Only this crate knows `delta_kernel`.
+//! Two halves that meet in [`layout`]: the data side writes files ([`encode`]), the log side names them in
+//! commits ([`table`]). Only this crate knows `delta_kernel`.
 
+mod checkpoint;
+mod commit;
+mod create;
+mod durable;
+pub mod encode;
+mod error;
+mod features;
+mod history;
+mod kernel;
+mod known;
 pub mod layout;
+mod lineage;
+mod log;
+pub mod scan;
+mod schema;
+mod store;
+pub mod table;
+
+pub use checkpoint::{Checkpoints, DEFAULT_INTERVAL, Housekeeping};
+pub use commit::{ENGINE, GapNote, Notes, SPANS_TAG, Span, spans_from_tag};
+pub use create::{Created, NewTable, create, create_on};
+pub use error::DeltaError;
+pub use features::{FEATURES, Support, Use};
+pub use history::{Added, History, Removed, Version};
+pub use layout::{Batch, DataFile, FileSpan, Layout, LayoutParts, StatsColumns, Tally};
+pub use schema::TableSchema;
+pub use table::{Table, TableOptions, Topic};

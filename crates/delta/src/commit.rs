@@ -1,0 +1,268 @@
+//! The bytes of our commits, and what can be read from them again.
+//!
+//! A commit is JSON lines: `txn`s, `add`s, `commitInfo` (first instead where the table has in-commit
+//! timestamps). Our own facts stand in `commitInfo.lakeward`, which other readers pass over: the
+//! batch's name, the topic, the spans, and the gaps that the user accepted.
+
+use lakeward_protocol::position::{CommitId, Offset, PartitionId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::layout::{Batch, DataFile, FileSpan};
+
+/// The key in `add.tags` under which a file says which spans it holds.
+pub const SPANS_TAG: &str = "lakeward.spans";
+
+/// What writes: as in Parquet's `created_by` and the log's `engineInfo`.
+pub const ENGINE: &str = concat!("lakeward/", env!("CARGO_PKG_VERSION"));
+
+/// Delta's name for what we do.
+const OPERATION: &str = "STREAMING UPDATE";
+
+/// `commitInfo.lakeward`: durable, so fields are only ever added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Notes {
+    /// The batch's name, 32 hexadecimal digits.
+    pub commit_id: String,
+    /// The application that the `txn`s belong to.
+    pub app_id: String,
+    /// The topic; `None` where there is none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub topic: Option<String>,
+    /// The topic's id, 32 hexadecimal digits; `None` where the broker gives none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub topic_id: Option<String>,
+    /// What the commit covers, by partition.
+    #[serde(default)]
+    pub spans: Vec<Span>,
+    /// Breaks in the chain that the user accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<GapNote>,
+}
+
+/// One partition's stretch of one commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// The source's partition.
+    pub partition: u32,
+    /// First offset covered.
+    pub from: i64,
+    /// The one after the last.
+    pub to: i64,
+    /// Records taken in.
+    #[serde(default)]
+    pub records: u64,
+    /// Rows written.
+    #[serde(default)]
+    pub rows: u64,
+    /// Records set aside as bad.
+    #[serde(default)]
+    pub bad: u64,
+    /// Records without a value.
+    #[serde(default)]
+    pub tombstones: u64,
+}
+
+/// A break in one partition's chain that the user accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GapNote {
+    /// The source's partition.
+    pub partition: u32,
+    /// Where the chain stood.
+    pub from: i64,
+    /// Where it goes on.
+    pub to: i64,
+    /// What happened, and which option let it pass.
+    pub reason: String,
+}
+
+/// All that a commit says, beside its files.
+pub(crate) struct Draft<'a> {
+    pub notes: &'a Notes,
+    /// appId and last consumed offset.
+    pub txns: &'a [(String, i64)],
+    /// `None`: a commit that moves frontiers alone.
+    pub batch: Option<&'a Batch>,
+    pub read_version: u64,
+    pub now_ms: i64,
+    /// Where the table has in-commit timestamps: this commit's.
+    pub in_commit_timestamp_ms: Option<i64>,
+}
+
+/// The commit as it is put.
+pub(crate) fn render(draft: &Draft<'_>) -> Vec<u8> {
+    let files = draft.batch.map_or(&[][..], |batch| &batch.files);
+    let mut out = Vec::with_capacity(1024 + 1024 * files.len());
+    let info = json!({ "commitInfo": commit_info(draft, files) });
+    if draft.in_commit_timestamp_ms.is_some() {
+        push_line(&mut out, &info);
+    }
+    for (app_id, version) in draft.txns {
+        push_line(&mut out, &json!({"txn": {"appId": app_id, "version": version, "lastUpdated": draft.now_ms}}));
+    }
+    for file in files {
+        push_line(&mut out, &add(file));
+    }
+    if draft.in_commit_timestamp_ms.is_none() {
+        push_line(&mut out, &info);
+    }
+    out
+}
+
+fn push_line(out: &mut Vec<u8>, action: &Value) {
+    serde_json::to_writer(&mut *out, action).expect("JSON of plain values");
+    out.push(b'\n');
+}
+
+fn add(file: &DataFile) -> Value {
+    let values: Map<String, Value> = file
+        .partition_values
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone().map_or(Value::Null, Value::String)))
+        .collect();
+    let mut add = json!({
+        "path": file.path,
+        "partitionValues": values,
+        "size": file.size_bytes,
+        "modificationTime": file.modification_time_ms,
+        "dataChange": true,
+        "stats": file.stats,
+    });
+    if !file.spans.is_empty() {
+        add["tags"] = json!({ SPANS_TAG: spans_to_tag(&file.spans) });
+    }
+    json!({ "add": add })
+}
+
+fn commit_info(draft: &Draft<'_>, files: &[DataFile]) -> Value {
+    let notes = draft.notes;
+    let rows: u64 = files.iter().map(|file| file.num_records).sum();
+    let bytes: u64 = files.iter().map(|file| file.size_bytes).sum();
+    let mut info = json!({
+        "timestamp": draft.now_ms,
+        "operation": OPERATION,
+        "operationParameters": {
+            "outputMode": if draft.batch.is_some() { "Append" } else { "Complete" },
+            "queryId": notes.app_id,
+            "epochId": draft.now_ms.to_string(),
+        },
+        "readVersion": draft.read_version,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": true,
+        "operationMetrics": {
+            "numRemovedFiles": "0",
+            "numAddedFiles": files.len().to_string(),
+            "numOutputRows": rows.to_string(),
+            "numOutputBytes": bytes.to_string(),
+        },
+        "engineInfo": ENGINE,
+        "clientVersion": concat!("lakeward.", env!("CARGO_PKG_VERSION")),
+        "txnId": uuid_form(&notes.commit_id),
+        "lakeward": notes,
+    });
+    if let Some(timestamp_ms) = draft.in_commit_timestamp_ms {
+        info["inCommitTimestamp"] = json!(timestamp_ms);
+    }
+    info
+}
+
+/// 32 hexadecimal digits with the dashes of a UUID.
+fn uuid_form(hex: &str) -> String {
+    uuid::Uuid::try_parse(hex).map_or_else(|_| hex.to_owned(), |uuid| uuid.to_string())
+}
+
+impl Notes {
+    /// Reads our facts from a `commitInfo`, if it is one of ours.
+    pub(crate) fn of(info: &Map<String, Value>) -> Option<Self> {
+        serde_json::from_value(info.get("lakeward")?.clone()).ok()
+    }
+
+    /// Is it the commit of this batch?
+    pub(crate) fn is(&self, commit: CommitId) -> bool {
+        self.commit_id == commit.to_string()
+    }
+}
+
+/// `[[partition,from,to,rows],...]`.
+pub(crate) fn spans_to_tag(spans: &[FileSpan]) -> String {
+    let rows: Vec<_> = spans.iter().map(|span| (span.partition.0, span.from.get(), span.to.get(), span.rows)).collect();
+    serde_json::to_string(&rows).expect("JSON of numbers")
+}
+
+/// The other way; `None` for what we did not write.
+#[must_use]
+pub fn spans_from_tag(tag: &str) -> Option<Vec<FileSpan>> {
+    let rows: Vec<(u32, i64, i64, u64)> = serde_json::from_str(tag).ok()?;
+    rows.into_iter()
+        .map(|(partition, from, to, rows)| {
+            let (from, to) = (Offset::new(from).ok()?, Offset::new(to).ok()?);
+            Some(FileSpan { partition: PartitionId(partition), from, to, rows })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offset(raw: i64) -> Offset {
+        Offset::new(raw).unwrap()
+    }
+
+    fn notes() -> Notes {
+        Notes {
+            commit_id: CommitId(7).to_string(),
+            app_id: "app".to_owned(),
+            topic: Some("web".to_owned()),
+            topic_id: None,
+            spans: vec![Span { partition: 0, from: 0, to: 3, records: 3, rows: 2, bad: 1, tombstones: 0 }],
+            gaps: vec![],
+        }
+    }
+
+    #[test] // K01
+    fn a_data_commit_reads_as_the_peers() {
+        let file = DataFile {
+            path: "date=2024/part-0.parquet".to_owned(),
+            partition_values: vec![("date".to_owned(), Some("2024".to_owned())), ("k".to_owned(), None)],
+            size_bytes: 10,
+            modification_time_ms: 5,
+            num_records: 2,
+            stats: r#"{"numRecords":2}"#.to_owned(),
+            spans: vec![FileSpan { partition: PartitionId(0), from: offset(0), to: offset(3), rows: 2 }],
+        };
+        let batch = Batch { files: vec![file.clone()], ..Batch::default() };
+        let notes = notes();
+        let txns = [("app-0".to_owned(), 2)];
+        let mut draft = Draft {
+            notes: &notes,
+            txns: &txns,
+            batch: Some(&batch),
+            read_version: 4,
+            now_ms: 99,
+            in_commit_timestamp_ms: None,
+        };
+        let lines = |bytes: &[u8]| -> Vec<Value> {
+            bytes.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect()
+        };
+        let actions = lines(&render(&draft));
+        assert_eq!(actions[0], json!({"txn": {"appId": "app-0", "version": 2, "lastUpdated": 99}}));
+        assert_eq!(actions[1]["add"]["partitionValues"], json!({"date": "2024", "k": null}));
+        assert_eq!(spans_from_tag(actions[1]["add"]["tags"][SPANS_TAG].as_str().unwrap()).unwrap(), file.spans);
+        let info = &actions[2]["commitInfo"];
+        assert_eq!(info["operation"], "STREAMING UPDATE");
+        assert_eq!(info["isBlindAppend"], true);
+        assert_eq!(info["operationParameters"], json!({"outputMode": "Append", "queryId": "app", "epochId": "99"}));
+        assert_eq!(info["operationMetrics"]["numOutputRows"], "2");
+        assert_eq!(Notes::of(info.as_object().unwrap()).unwrap(), notes);
+        assert!(Notes::of(info.as_object().unwrap()).unwrap().is(CommitId(7)));
+
+        draft.in_commit_timestamp_ms = Some(123);
+        draft.batch = None;
+        let actions = lines(&render(&draft));
+        assert_eq!(actions.len(), 2);
+        assert_eq!(actions[0]["commitInfo"]["inCommitTimestamp"], 123);
+        assert_eq!(actions[0]["commitInfo"]["operationParameters"]["outputMode"], "Complete");
+    }
+}

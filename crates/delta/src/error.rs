@@ -1,0 +1,145 @@
+//! What goes wrong with a table, and whether waiting heals it.
+
+use delta_kernel::KernelError;
+use lakeward_protocol::ports::{Exit, Fault, Verdict};
+
+/// Any error with nothing more to ask of it.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// What went wrong with a Delta table. The text says what happened, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DeltaError {
+    /// The table's address makes no sense.
+    #[error("{location:?} is no place for a table: {reason}")]
+    Location {
+        /// As the user gave it.
+        location: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Nothing that is a Delta table.
+    #[error("no Delta table at {table}; create it first, or pass --create")]
+    Missing {
+        /// Where we looked.
+        table: String,
+    },
+    /// The table asks for something that we do not do.
+    #[error("table {table} uses {feature}, which lakeward does not honour: {hint}")]
+    Refused {
+        /// The table.
+        table: String,
+        /// The feature's name in Delta's protocol, or the property's.
+        feature: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A schema that is none, or that no table can have.
+    #[error("{place}: {reason}")]
+    Schema {
+        /// File and line, or the column.
+        place: String,
+        /// What is wrong, and what is expected.
+        reason: String,
+    },
+    /// The store knows us not, or does not let us.
+    #[error("{doing}: permission denied; check credentials and access rights: {source}")]
+    Denied {
+        /// Verb and object.
+        doing: String,
+        /// The store's words.
+        source: Cause,
+    },
+    /// The store can't do what exactly-once needs.
+    #[error("{doing}: this store can't do it: {source}")]
+    Unfit {
+        /// Verb and object.
+        doing: String,
+        /// The store's words.
+        source: Cause,
+    },
+    /// The store does not answer, or not with sense.
+    #[error("{doing}: {source}; nothing is lost, trying again")]
+    Outage {
+        /// Verb and object.
+        doing: String,
+        /// The store's words.
+        source: Cause,
+    },
+    /// The log contradicts itself or can't be read; waiting does not mend it.
+    #[error("table {table} can't be used: {reason}")]
+    Broken {
+        /// The table.
+        table: String,
+        /// Which version, and what is wrong with it.
+        reason: String,
+    },
+}
+
+impl Fault for DeltaError {
+    fn verdict(&self) -> Verdict {
+        match self {
+            Self::Outage { .. } => Verdict::Retry,
+            Self::Location { .. } | Self::Refused { .. } | Self::Schema { .. } | Self::Unfit { .. } => {
+                Verdict::Stop(Exit::Config)
+            }
+            Self::Missing { .. } | Self::Denied { .. } => Verdict::Stop(Exit::Unavailable),
+            Self::Broken { .. } => Verdict::Stop(Exit::Data),
+        }
+    }
+}
+
+impl DeltaError {
+    /// A store's error while `doing` something (verb and object).
+    pub(crate) fn store(doing: impl Into<String>, error: object_store::Error) -> Self {
+        use object_store::Error as E;
+        let doing = doing.into();
+        match error {
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => Self::Denied { doing, source: error.into() },
+            E::NotSupported { .. } | E::NotImplemented { .. } | E::UnknownConfigurationKey { .. } => {
+                Self::Unfit { doing, source: error.into() }
+            }
+            E::Generic { .. } if local_refusal(&error) => Self::Denied { doing, source: error.into() },
+            _ => Self::Outage { doing, source: error.into() },
+        }
+    }
+
+    /// The kernel's error while `doing` something with `table`.
+    pub(crate) fn kernel(table: &str, doing: &str, error: KernelError) -> Self {
+        match error {
+            KernelError::Backtraced { source, .. } => Self::kernel(table, doing, *source),
+            KernelError::ObjectStore(error) => Self::store(format!("{doing} {table}"), error),
+            KernelError::IOError(_) | KernelError::Reqwest(_) | KernelError::JoinFailure(_) => {
+                Self::Outage { doing: format!("{doing} {table}"), source: error.into() }
+            }
+            KernelError::EmptyLog => Self::Missing { table: table.to_owned() },
+            KernelError::Unsupported(what) => Self::Refused {
+                table: table.to_owned(),
+                feature: "a feature that its reader refuses".to_owned(),
+                hint: what,
+            },
+            error => Self::Broken { table: table.to_owned(), reason: format!("{doing}: {error}") },
+        }
+    }
+
+    /// Is it that something is not there?
+    pub(crate) fn is_absence(error: &KernelError) -> bool {
+        match error {
+            KernelError::Backtraced { source, .. } => Self::is_absence(source),
+            KernelError::FileNotFound(_) | KernelError::EmptyLog | KernelError::MissingVersion(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A local file system's way to say that we may not.
+fn local_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return matches!(io.kind(), PermissionDenied | ReadOnlyFilesystem);
+        }
+        cause = error.source();
+    }
+    false
+}

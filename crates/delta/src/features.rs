@@ -1,0 +1,228 @@
+//! Which tables we write to. What a table needs and we do not do is refused by name before the
+//! first message is read; this file's [`FEATURES`] is the table in docs/tables.md.
+//!
+//! Old protocol versions imply features that most tables never use; so do the lists of tables that
+//! were upgraded. Where use can be seen in the schema or the properties, use decides.
+
+use std::collections::BTreeMap;
+
+use crate::error::DeltaError;
+use crate::schema::TableSchema;
+
+/// What we do about a feature.
+#[derive(Clone, Copy, Debug)]
+pub enum Support {
+    /// Appending as we do is right by it.
+    Honoured,
+    /// Right as long as the table does not use it; use is refused, with what to do.
+    Unused(Use, &'static str),
+    /// Refused wherever it is listed, with what to do.
+    Refused(&'static str),
+}
+
+/// How use of a feature shows.
+#[derive(Clone, Copy, Debug)]
+pub enum Use {
+    /// A property that begins so is set.
+    PropertyPrefix(&'static str),
+    /// A property is set to something other than this (its "off").
+    Property(&'static str, &'static str),
+    /// A field's metadata has this key.
+    FieldMetadata(&'static str),
+    /// A field's metadata has a key that begins so.
+    FieldMetadataPrefix(&'static str),
+}
+
+/// Every feature of Delta's protocol that we know, by its name there.
+#[rustfmt::skip]
+pub const FEATURES: &[(&str, Support)] = &[
+    ("appendOnly",                   Support::Honoured),
+    ("changeDataFeed",               Support::Honoured),
+    ("deletionVectors",              Support::Honoured),
+    ("domainMetadata",               Support::Honoured),
+    ("inCommitTimestamp",            Support::Honoured),
+    ("inCommitTimestamp-preview",    Support::Honoured),
+    ("materializePartitionColumns",  Support::Honoured),
+    ("timestampNtz",                 Support::Honoured),
+    ("typeWidening",                 Support::Honoured),
+    ("typeWidening-preview",         Support::Honoured),
+    ("v2Checkpoint",                 Support::Honoured),
+    ("vacuumProtocolCheck",          Support::Honoured),
+    ("checkpointProtection",         Support::Honoured),
+    ("checkConstraints",             Support::Unused(Use::PropertyPrefix("delta.constraints."), "drop the constraint with ALTER TABLE ... DROP CONSTRAINT, or check it in a view")),
+    ("invariants",                   Support::Unused(Use::FieldMetadata("delta.invariants"), "make the table anew without the column invariant; NOT NULL is kept")),
+    ("generatedColumns",             Support::Unused(Use::FieldMetadata("delta.generationExpression"), "make the column a plain one and fill it with --transform")),
+    ("identityColumns",              Support::Unused(Use::FieldMetadataPrefix("delta.identity."), "make the column a plain one and fill it with --transform")),
+    ("allowColumnDefaults",          Support::Unused(Use::FieldMetadata("CURRENT_DEFAULT"), "drop the default with ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT")),
+    ("columnMapping",                Support::Unused(Use::Property("delta.columnMapping.mode", "none"), "write to a table without column mapping")),
+    ("icebergCompatV1",              Support::Unused(Use::Property("delta.enableIcebergCompatV1", "false"), "write to a table without Iceberg compatibility")),
+    ("icebergCompatV2",              Support::Unused(Use::Property("delta.enableIcebergCompatV2", "false"), "write to a table without Iceberg compatibility")),
+    ("icebergCompatV3",              Support::Unused(Use::Property("delta.enableIcebergCompatV3", "false"), "write to a table without Iceberg compatibility")),
+    ("rowTracking",                  Support::Refused("drop the feature with ALTER TABLE ... DROP FEATURE rowTracking")),
+    ("clustering",                   Support::Refused("drop it with ALTER TABLE ... CLUSTER BY NONE and DROP FEATURE clustering")),
+    ("variantType",                  Support::Refused("write to a table without VARIANT columns")),
+    ("variantType-preview",          Support::Refused("write to a table without VARIANT columns")),
+    ("variantShredding",             Support::Refused("write to a table without VARIANT columns")),
+    ("variantShredding-preview",     Support::Refused("write to a table without VARIANT columns")),
+    ("catalogManaged",               Support::Refused("its commits belong to a catalog; write to a table that the file system manages")),
+    ("catalogOwned-preview",         Support::Refused("its commits belong to a catalog; write to a table that the file system manages")),
+    ("coordinatedCommits-preview",   Support::Refused("its commits belong to a coordinator; write to a table that the file system manages")),
+    ("redirectReaderWriter-preview", Support::Refused("name the table that it redirects to")),
+    ("redirectWriterOnly-preview",   Support::Refused("name the table that it redirects to")),
+    ("collations-preview",           Support::Refused("write to a table without collations")),
+    ("geospatial",                   Support::Refused("write to a table without geometry columns")),
+];
+
+/// Needs beyond the protocol's features: seen in properties or metadata alone.
+#[rustfmt::skip]
+const OTHER_NEEDS: &[(&str, Use, &str)] = &[
+    ("delta.setTransactionRetentionDuration", Use::Property("delta.setTransactionRetentionDuration", ""), "it makes the stored offsets of quiet partitions vanish, and their records would be written twice; unset it with ALTER TABLE ... UNSET TBLPROPERTIES"),
+    ("char or varchar columns", Use::FieldMetadata("__CHAR_VARCHAR_TYPE_STRING"), "their lengths would not be checked; make the columns STRING"),
+];
+
+/// The newest writer version there is.
+const NEWEST_WRITER: i32 = 7;
+
+/// What a table says it needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs<'a> {
+    pub table: &'a str,
+    pub min_writer_version: i32,
+    /// The lists of reader and writer features, joined.
+    pub features: &'a [String],
+    pub properties: &'a BTreeMap<String, String>,
+    pub schema: &'a TableSchema,
+}
+
+/// Refuses a table that needs what we do not do, naming the first such feature.
+pub(crate) fn check(needs: &Needs<'_>) -> Result<(), DeltaError> {
+    let refuse = |feature: &str, hint: &str| {
+        Err(DeltaError::Refused { table: needs.table.to_owned(), feature: feature.to_owned(), hint: hint.to_owned() })
+    };
+    if needs.min_writer_version > NEWEST_WRITER {
+        let feature = format!("writer version {}", needs.min_writer_version);
+        return refuse(&feature, "a newer lakeward may know it");
+    }
+    for name in needs.features {
+        match FEATURES.iter().find(|(known, _)| known == name) {
+            None => return refuse(name, "we do not know it; a newer lakeward may"),
+            Some((_, Support::Refused(hint))) => return refuse(name, hint),
+            Some((_, Support::Honoured | Support::Unused(..))) => {}
+        }
+    }
+    // Listed or not: who uses it without listing it means it all the same.
+    for (name, support) in FEATURES {
+        if let Support::Unused(shows, hint) = support
+            && let Some(place) = shows.seen(needs)
+        {
+            return refuse(&format!("{name} ({place})"), hint);
+        }
+    }
+    for (name, shows, hint) in OTHER_NEEDS {
+        if let Some(place) = shows.seen(needs) {
+            return refuse(&format!("{name} ({place})"), hint);
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of the first feature of a list that is refused wherever it is listed.
+pub(crate) fn refusal_by_name(table: &str, features: &[String]) -> Option<DeltaError> {
+    let (name, hint) = FEATURES.iter().find_map(|(name, support)| match support {
+        Support::Refused(hint) if features.iter().any(|listed| listed == name) => Some((name, hint)),
+        _ => None,
+    })?;
+    Some(DeltaError::Refused { table: table.to_owned(), feature: (*name).to_owned(), hint: (*hint).to_owned() })
+}
+
+impl Use {
+    /// Where use shows, if it does.
+    fn seen(self, needs: &Needs<'_>) -> Option<String> {
+        let property = |(key, value): (&String, &String)| format!("{key} = {value}");
+        match self {
+            // Spark takes constraints whose prefix differs by case.
+            Self::PropertyPrefix(prefix) => needs
+                .properties
+                .iter()
+                .find(|(key, _)| key.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
+                .map(property),
+            Self::Property(name, off) => {
+                needs.properties.get_key_value(name).filter(|(_, value)| !value.eq_ignore_ascii_case(off)).map(property)
+            }
+            Self::FieldMetadata(wanted) => field_with(needs.schema, &|key| key == wanted),
+            Self::FieldMetadataPrefix(prefix) => field_with(needs.schema, &|key| key.starts_with(prefix)),
+        }
+    }
+}
+
+fn field_with(schema: &TableSchema, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
+    let mut found = None;
+    schema.for_each_metadata(&mut |path, metadata| {
+        if found.is_none() && metadata.keys().any(|key| wanted(key)) {
+            found = Some(format!("column {path}"));
+        }
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(features: &[&str], properties: &[(&str, &str)], metadata: &str) -> Result<(), String> {
+        let schema = format!(
+            r#"{{"type":"struct","fields":[{{"name":"s","type":{{"type":"struct","fields":[
+                {{"name":"a","type":"long","nullable":true,"metadata":{metadata}}}]}},"nullable":true,"metadata":{{}}}}]}}"#
+        );
+        let needs = Needs {
+            table: "t",
+            min_writer_version: 7,
+            features: &features.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(),
+            properties: &properties.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            schema: &TableSchema::parse("t", &schema).unwrap(),
+        };
+        check(&needs).map_err(|error| error.to_string())
+    }
+
+    #[test] // K86, P49
+    fn tables_that_need_more_are_refused_by_name() {
+        #[rustfmt::skip] // columns: features, properties, metadata of s.a, what the refusal names
+        let cases: &[(&[&str], &[(&str, &str)], &str, &str)] = &[
+            (&["rowTracking"], &[], "{}", "rowTracking"),
+            (&["catalogManaged"], &[], "{}", "catalogManaged"),
+            (&["somethingNew"], &[], "{}", "somethingNew"),
+            (&["checkConstraints"], &[("delta.constraints.c1", "n > 0")], "{}", "delta.constraints.c1 = n > 0"),
+            (&[], &[("DELTA.constraints.c1", "n > 0")], "{}", "checkConstraints"),
+            (&[], &[], r#"{"delta.invariants":"{}"}"#, "invariants (column s.a)"),
+            (&[], &[], r#"{"delta.generationExpression":"1"}"#, "generatedColumns"),
+            (&[], &[], r#"{"delta.identity.start":1}"#, "identityColumns"),
+            (&[], &[], r#"{"CURRENT_DEFAULT":"1"}"#, "allowColumnDefaults"),
+            (&[], &[], r#"{"__CHAR_VARCHAR_TYPE_STRING":"varchar(3)"}"#, "varchar"),
+            (&["columnMapping"], &[("delta.columnMapping.mode", "name")], "{}", "columnMapping"),
+            (&[], &[("delta.enableIcebergCompatV2", "true")], "{}", "icebergCompatV2"),
+            (&[], &[("delta.setTransactionRetentionDuration", "interval 1 day")], "{}", "setTransactionRetentionDuration"),
+        ];
+        for (features, properties, metadata, expected) in cases {
+            let message = verdict(features, properties, metadata).unwrap_err();
+            assert!(message.contains(expected), "{expected}: {message}");
+        }
+    }
+
+    #[test]
+    fn listed_but_unused_features_are_no_obstacle() {
+        let honoured: Vec<_> = FEATURES
+            .iter()
+            .filter(|(_, support)| !matches!(support, Support::Refused(_)))
+            .map(|(name, _)| *name)
+            .collect();
+        let properties = [
+            ("delta.columnMapping.mode", "none"),
+            ("delta.enableIcebergCompatV1", "FALSE"),
+            ("delta.appendOnly", "true"),
+            ("delta.enableChangeDataFeed", "true"),
+            ("delta.enableDeletionVectors", "true"),
+            ("é", "x"),
+        ];
+        verdict(&honoured, &properties, r#"{"comment":"x"}"#).unwrap();
+    }
+}

@@ -1,0 +1,127 @@
+//! What the log has told so far: the stored offsets of one application, who stored them in which
+//! version, and the RESTOREs among the versions seen.
+//!
+//! Fed newer versions as they appear, and older ones backwards as far as somebody needs to know.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::commit::Notes;
+use crate::log::Commit;
+
+/// Whose commit stored an offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub app_id: String,
+    pub topic: Option<String>,
+    pub topic_id: Option<String>,
+}
+
+/// A stored `txn`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// The last consumed offset.
+    pub last: i64,
+    /// The version that stored it; `None` as long as nobody looked.
+    pub at: Option<u64>,
+    /// Whose it is, where that commit is one of ours.
+    pub owner: Option<Arc<Owner>>,
+}
+
+/// A version that brought the data back to an older one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Restore {
+    pub at: u64,
+    /// The older version; `None` as long as it is not found out.
+    pub to: Option<u64>,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// App ids that begin so are ours to know.
+    prefix: String,
+    pub txns: HashMap<String, Stored>,
+    /// Ascending.
+    pub restores: Vec<Restore>,
+    /// Every version from here to the head was seen.
+    pub seen_from: u64,
+    /// In-commit timestamp of the head, where it has one.
+    pub in_commit_timestamp_ms: Option<i64>,
+}
+
+impl Known {
+    /// From a snapshot of `head`, of which no commit was seen yet.
+    pub(crate) fn new(prefix: String, txns: HashMap<String, i64>, head: u64) -> Self {
+        let txns = txns.into_iter().map(|(app_id, last)| (app_id, Stored { last, at: None, owner: None })).collect();
+        Self { prefix, txns, restores: Vec::new(), seen_from: head + 1, in_commit_timestamp_ms: None }
+    }
+
+    /// Takes in the next version.
+    pub(crate) fn see_newer(&mut self, table: &str, commit: &Commit) {
+        let notes = commit.info.as_ref().and_then(Notes::of);
+        let owner = notes.as_ref().map(owner);
+        for txn in commit.txns.iter().filter(|txn| txn.app_id.starts_with(&self.prefix)) {
+            let stored = Stored { last: txn.version, at: Some(commit.version), owner: owner.clone() };
+            let before = self.txns.insert(txn.app_id.clone(), stored);
+            if let Some(before) = before
+                && txn.version < before.last
+                && owner.is_none()
+            {
+                tracing::warn!(
+                    table,
+                    app_id = txn.app_id,
+                    version = commit.version,
+                    operation = commit.operation(),
+                    from = before.last,
+                    to = txn.version,
+                    "another writer moved a stored offset backwards; its records will be read and written again",
+                );
+            }
+        }
+        self.in_commit_timestamp_ms = commit.info.as_ref().and_then(in_commit_timestamp);
+        self.restores.extend(restore(commit));
+    }
+
+    /// Takes in the version just below those seen.
+    pub(crate) fn see_older(&mut self, commit: &Commit) {
+        assert_eq!(commit.version + 1, self.seen_from, "versions are seen backwards without a hole");
+        let notes = commit.info.as_ref().and_then(Notes::of);
+        for txn in &commit.txns {
+            if let Some(stored) = self.txns.get_mut(&txn.app_id)
+                && stored.at.is_none()
+            {
+                stored.at = Some(commit.version);
+                stored.owner = notes.as_ref().map(owner);
+            }
+        }
+        self.restores.splice(0..0, restore(commit));
+        self.seen_from = commit.version;
+    }
+}
+
+fn owner(notes: &Notes) -> Arc<Owner> {
+    let Notes { app_id, topic, topic_id, .. } = notes.clone();
+    Arc::new(Owner { app_id, topic, topic_id })
+}
+
+/// A commit's in-commit timestamp.
+pub(crate) fn in_commit_timestamp(info: &Map<String, Value>) -> Option<i64> {
+    info.get("inCommitTimestamp")?.as_i64()
+}
+
+/// Is it a RESTORE? Spark writes the version as text, delta-rs as a number, both nothing where the
+/// user gave a time.
+fn restore(commit: &Commit) -> Option<Restore> {
+    if commit.operation() != "RESTORE" {
+        return None;
+    }
+    let parameters = commit.info.as_ref().and_then(|info| info.get("operationParameters"));
+    let to = parameters.and_then(|parameters| match parameters.get("version")? {
+        Value::String(text) => text.trim_matches('"').parse().ok(),
+        version => version.as_u64(),
+    });
+    Some(Restore { at: commit.version, to: to.filter(|to| *to < commit.version) })
+}

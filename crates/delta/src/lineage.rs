@@ -1,0 +1,266 @@
+//! Whether the table's data is what the stored offsets say (P9), and whose they are.
+//!
+//! - A RESTORE brings old data back and leaves the `txn`s: it is seen in the commits since the
+//!   partition's last one, and what the restored version covers is worked out from the log.
+//! - Two topics may share a table and an app id, the peer's default for one. Our commits name their
+//!   topic; whose `app-0` is another topic's uses `app-<topic>-0` instead.
+//! - A topic that was deleted and made again has another id than the one in the last commit.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use futures::TryStreamExt;
+use lakeward_protocol::ports::Breach;
+use lakeward_protocol::position::{Frontier, Offset, PartitionId, TableVersion};
+use serde::Deserialize;
+
+use crate::commit::Notes;
+use crate::error::DeltaError;
+use crate::known::{Owner, Restore};
+use crate::log::{self, Commit};
+use crate::table::Table;
+
+/// How many versions below the head are read to learn who stored an offset. Reached where
+/// partitions are quiet while others are busy, or where the log was written by the peer.
+const LOOK_BACK_COMMITS: u64 = 1_000;
+
+/// Versions read at a time when going backwards.
+const STRIDE: u64 = 64;
+
+impl Table {
+    /// Reads commits backwards until it is known who stored each of these partitions' offsets, as
+    /// far as the log goes and the bound allows.
+    pub(crate) fn look_back(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<(), DeltaError> {
+        let oldest = self.version.saturating_sub(LOOK_BACK_COMMITS);
+        while self.known.seen_from > oldest && self.unknown(partitions) {
+            let to = self.known.seen_from;
+            let from = to.saturating_sub(STRIDE).max(oldest);
+            let place = &self.kernel.place;
+            let commits: Vec<(u64, Option<Commit>)> =
+                self.runtime.block_on(log::read(place, (from..to).rev()).try_collect())?;
+            for (version, commit) in commits {
+                let Some(commit) = commit else {
+                    tracing::debug!(table = self.name(), version, "the log goes back no further; going on by offsets");
+                    return Ok(());
+                };
+                self.known.see_older(&commit);
+            }
+        }
+        if self.unknown(partitions) {
+            tracing::debug!(table = self.name(), from = self.known.seen_from, "looked back far enough");
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, partitions: &BTreeSet<PartitionId>) -> bool {
+        partitions.iter().any(|partition| {
+            [Some(self.plain_key(*partition)), self.qualified_key(*partition)]
+                .into_iter()
+                .flatten()
+                .any(|key| self.known.txns.get(&key).is_some_and(|stored| stored.at.is_none()))
+        })
+    }
+
+    fn plain_key(&self, partition: PartitionId) -> String {
+        format!("{}-{partition}", self.app_id)
+    }
+
+    fn qualified_key(&self, partition: PartitionId) -> Option<String> {
+        self.topic.as_ref().map(|topic| format!("{}-{}-{partition}", self.app_id, topic.name))
+    }
+
+    /// The app id under which this partition's offset is stored: the peer's, or one with the topic
+    /// in it where the peer's is another topic's.
+    pub(crate) fn key(&self, partition: PartitionId) -> String {
+        let plain = self.plain_key(partition);
+        let Some(qualified) = self.qualified_key(partition) else { return plain };
+        let owner_of = |key: &str| self.known.txns.get(key).map(|stored| stored.owner.as_deref());
+        match (owner_of(&plain), owner_of(&qualified)) {
+            (_, Some(owner)) if owner.is_none_or(|owner| self.is_ours(owner)) => qualified,
+            (Some(Some(owner)), _) if !self.is_ours(owner) => qualified,
+            _ => plain,
+        }
+    }
+
+    fn is_ours(&self, owner: &Owner) -> bool {
+        let topic = self.topic.as_ref().map(|topic| topic.name.as_str());
+        owner.app_id == self.app_id && (owner.topic.is_none() || owner.topic.as_deref() == topic)
+    }
+
+    /// P9: the stored offset is of a topic of our topic's name, but not of our topic.
+    pub(crate) fn other_topic(&mut self, partitions: &BTreeSet<PartitionId>) -> Option<Breach> {
+        self.warn_of_collisions(partitions);
+        let is = self.topic.as_ref()?.id_text()?;
+        let mut affected: Option<(String, BTreeSet<PartitionId>)> = None;
+        for &partition in partitions {
+            let stored = self.known.txns.get(&self.key(partition));
+            let was = stored.and_then(|stored| stored.owner.as_ref()?.topic_id.clone());
+            let Some(was) = was.filter(|was| *was != is) else { continue };
+            affected.get_or_insert_with(|| (was, BTreeSet::new())).1.insert(partition);
+        }
+        affected.map(|(was, partitions)| Breach::OtherTopic { was, is, partitions })
+    }
+
+    fn warn_of_collisions(&mut self, partitions: &BTreeSet<PartitionId>) {
+        for &partition in partitions {
+            let (plain, key) = (self.plain_key(partition), self.key(partition));
+            if key == plain || !self.warned.insert(plain.clone()) {
+                continue;
+            }
+            let owner = self.known.txns.get(&plain).and_then(|stored| stored.owner.as_deref());
+            if let Some(Owner { app_id, topic: Some(topic), .. }) = owner {
+                tracing::warn!(
+                    table = self.name(),
+                    app_id,
+                    topic,
+                    ours = key,
+                    "another topic stores its offsets in this table under {plain}; ours are stored under {key}; \
+                     give each topic its own --app_id to keep them apart",
+                );
+            }
+        }
+    }
+
+    /// P9: the partitions, of those asked for, whose last commit a RESTORE took back, and what the
+    /// table covers of them.
+    pub(crate) fn restored(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<Option<Breach>, DeltaError> {
+        let mut breach: Option<(Restore, Frontier)> = None;
+        for &partition in partitions {
+            let key = self.key(partition);
+            let Some(stored) = self.known.txns.get(&key).cloned() else { continue };
+            let Some(newest) = self.known.restores.iter().rfind(|restore| stored.at.is_none_or(|at| at < restore.at))
+            else {
+                continue;
+            };
+            let newest = newest.at;
+            let covered = self.covered(&key, stored.last, stored.at)?;
+            if covered == Some(stored.last) {
+                continue;
+            }
+            let position = match covered {
+                Some(last) => Offset::after(last).unwrap_or(Offset::ZERO),
+                None => self.first_position(partition, &key, newest)?,
+            };
+            let restore = self.resolved(newest)?;
+            let (worst, frontier) = breach.get_or_insert_with(|| (restore, Frontier::new()));
+            *worst = if restore.at > worst.at { restore } else { *worst };
+            frontier.insert(partition, position);
+        }
+        Ok(breach.map(|(restore, frontier)| Breach::Restored {
+            at: TableVersion(restore.at),
+            to: TableVersion(restore.to.unwrap_or_default()),
+            frontier,
+        }))
+    }
+
+    /// The last offset under `key` whose data the newest version holds, given that the newest
+    /// `txn` says `last`, stored in version `at`. Follows restores of restores.
+    fn covered(&mut self, key: &str, last: i64, at: Option<u64>) -> Result<Option<i64>, DeltaError> {
+        let (mut value, mut at, mut upto) = (Some(last), at, self.version);
+        loop {
+            let after = |restore: &&Restore| restore.at <= upto && at.is_none_or(|at| at < restore.at);
+            let Some(restore) = self.known.restores.iter().rfind(after).copied() else { return Ok(value) };
+            upto = self.resolved(restore.at)?.to.unwrap_or_default();
+            if at.is_some_and(|at| at <= upto) {
+                continue;
+            }
+            (value, at) = self.last_stored(key, upto)?;
+            if value.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What was stored under `key` as of version `upto`, and by which version.
+    fn last_stored(&mut self, key: &str, upto: u64) -> Result<(Option<i64>, Option<u64>), DeltaError> {
+        let mut top = Some(upto);
+        'walk: while let Some(to) = top {
+            let from = to.saturating_sub(STRIDE);
+            let place = &self.kernel.place;
+            let commits: Vec<(u64, Option<Commit>)> =
+                self.runtime.block_on(log::read(place, (from..=to).rev()).try_collect())?;
+            for (version, commit) in commits {
+                let Some(commit) = commit else { break 'walk };
+                if let Some(txn) = commit.txns.iter().find(|txn| txn.app_id == key) {
+                    return Ok((Some(txn.version), Some(version)));
+                }
+            }
+            top = from.checked_sub(1);
+        }
+        if top.is_none() {
+            return Ok((None, None));
+        }
+        let Some(snapshot) = self.kernel.at(upto)? else { return Err(self.unreadable(upto)) };
+        let txns: HashMap<String, i64> = self.kernel.txns(&snapshot, key)?;
+        // Where its commit is gone from the log no restore that we could still see precedes it.
+        Ok((txns.get(key).copied(), Some(0)))
+    }
+
+    /// Where the partition's first commit began, which the restored version does not cover.
+    fn first_position(&mut self, partition: PartitionId, key: &str, restore: u64) -> Result<Offset, DeltaError> {
+        let from = self.resolved(restore)?.to.unwrap_or_default() + 1;
+        let place = &self.kernel.place;
+        self.runtime.block_on(async {
+            let mut commits = std::pin::pin!(log::read::<log::Skipped>(place, from..restore));
+            while let Some((_, commit)) = commits.try_next().await? {
+                let Some(commit) = commit else { break };
+                if !commit.txns.iter().any(|txn| txn.app_id == key) {
+                    continue;
+                }
+                let notes = commit.info.as_ref().and_then(Notes::of);
+                let span = notes.and_then(|notes| notes.spans.into_iter().find(|span| span.partition == partition.0));
+                return Ok(span.and_then(|span| Offset::new(span.from).ok()).unwrap_or(Offset::ZERO));
+            }
+            Ok(Offset::ZERO)
+        })
+    }
+
+    /// The RESTORE of version `at` with its target, looked up where the commit does not name it.
+    fn resolved(&mut self, at: u64) -> Result<Restore, DeltaError> {
+        let index = self.known.restores.iter().position(|restore| restore.at == at).expect("a restore we know of");
+        if self.known.restores[index].to.is_none() {
+            self.known.restores[index].to = Some(self.target(at)?);
+        }
+        Ok(self.known.restores[index])
+    }
+
+    /// The newest version that holds the files that the RESTORE of version `at` left: the one just
+    /// before the oldest that added what it removed, or removed what it added again.
+    fn target(&self, at: u64) -> Result<u64, DeltaError> {
+        let place = &self.kernel.place;
+        self.runtime.block_on(async {
+            let restore = log::read_all::<FileName>(place, [at]).await?;
+            let Some(restore) = restore.and_then(|mut commits| commits.pop()) else { return Err(self.unreadable(at)) };
+            let names = |actions: Vec<FileName>| actions.into_iter().map(|action| action.path).collect::<HashSet<_>>();
+            let (mut removed, mut added) = (names(restore.removes), names(restore.adds));
+            let mut target = at - 1;
+            let mut commits = std::pin::pin!(log::read::<FileName>(place, (0..at).rev()));
+            while !(removed.is_empty() && added.is_empty()) {
+                let Some((version, commit)) = commits.try_next().await? else { break };
+                let Some(commit) = commit else { return Err(self.unreadable(version)) };
+                let undone = commit.adds.iter().filter(|add| removed.remove(&add.path)).count()
+                    + commit.removes.iter().filter(|remove| added.remove(&remove.path)).count();
+                if undone > 0 {
+                    target = version.saturating_sub(1);
+                }
+            }
+            Ok(target)
+        })
+    }
+
+    fn unreadable(&self, version: u64) -> DeltaError {
+        DeltaError::Broken {
+            table: self.name().to_owned(),
+            reason: format!(
+                "it was restored to an older version, and version {version}, which would tell what is missing since, \
+                 is no longer in its log; compare the table with the topic, then store the right offset in the table \
+                 (a commit of txn actions alone) or begin a new table"
+            ),
+        }
+    }
+}
+
+/// The one thing wanted of file actions.
+#[derive(Debug, Deserialize)]
+struct FileName {
+    path: String,
+}

@@ -1,0 +1,133 @@
+//! Where a table is, and the store that holds it.
+
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+use url::Url;
+
+use crate::durable::DurableDisk;
+use crate::error::DeltaError;
+
+/// A table's address, resolved.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// As people know it, for messages.
+    pub name: String,
+    /// The store: a bucket, a container, the local disk.
+    pub store: Arc<dyn ObjectStore>,
+    /// The table's folder in the store.
+    pub root: Path,
+    /// The same for the kernel; ends with a slash.
+    pub url: Url,
+}
+
+/// Schemes whose URL path is the key in the store, which the kernel takes for granted.
+const OBJECT_SCHEMES: [&str; 8] = ["s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"];
+
+/// Environment variables that configure stores begin so.
+const STORE_VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+
+impl Place {
+    /// Resolves a path, relative or absolute, or a `file:`, `s3:`, `s3a:`, `gs:`, `az:`, `abfs:` or
+    /// `abfss:` URL; object stores take their options from `AWS_*`, `AZURE_*` and `GOOGLE_*`.
+    pub(crate) fn resolve(location: &str) -> Result<Self, DeltaError> {
+        let bad = |reason: String| DeltaError::Location { location: location.to_owned(), reason };
+        if location.is_empty() {
+            return Err(bad("it is empty".to_owned()));
+        }
+        if !has_scheme(location) {
+            let path = std::path::absolute(location).map_err(|error| bad(error.to_string()))?;
+            let url = Url::from_directory_path(&path).map_err(|()| bad("not a path".to_owned()))?;
+            return Self::on_disk(path.display().to_string(), url).map_err(bad);
+        }
+        let mut url = Url::parse(location).map_err(|error| bad(error.to_string()))?;
+        if !url.path().ends_with('/') {
+            url.set_path(&format!("{}/", url.path()));
+        }
+        match url.scheme() {
+            "file" => Self::on_disk(location.to_owned(), url).map_err(bad),
+            scheme if OBJECT_SCHEMES.contains(&scheme) => {
+                let variables = std::env::vars_os()
+                    .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+                    .filter(|(key, _)| STORE_VARIABLES.iter().any(|prefix| key.starts_with(prefix)))
+                    .map(|(key, value)| (key.to_ascii_lowercase(), value));
+                let (store, _) =
+                    object_store::parse_url_opts(&url, variables).map_err(|error| bad(error.to_string()))?;
+                let root = Path::from_url_path(url.path()).map_err(|error| bad(error.to_string()))?;
+                Ok(Self { name: location.to_owned(), store: Arc::from(store), root, url })
+            }
+            scheme => {
+                Err(bad(format!("{scheme}: is no scheme we know; take a path, file, s3, s3a, gs, az, abfs or abfss")))
+            }
+        }
+    }
+
+    fn on_disk(name: String, url: Url) -> Result<Self, String> {
+        let path = url.to_file_path().map_err(|()| "a file: URL with a host".to_owned())?;
+        let root = Path::from_absolute_path(path).map_err(|error| error.to_string())?;
+        Ok(Self { name, store: Arc::new(DurableDisk::new()), root, url })
+    }
+
+    /// A table in a store that is there already.
+    pub(crate) fn on_store(store: Arc<dyn ObjectStore>, root: Path) -> Result<Self, DeltaError> {
+        // The scheme that makes the kernel sort what the store lists; the store is asked all the same.
+        let mut url = Url::parse("file:///").expect("a URL");
+        url.path_segments_mut()
+            .expect("a base")
+            .clear()
+            .extend(root.parts().map(|part| part.as_ref().to_owned()))
+            .push("");
+        Ok(Self { name: root.to_string(), store, root, url })
+    }
+
+    /// A file of the log.
+    pub(crate) fn log_file(&self, name: &str) -> Path {
+        self.root.clone().join("_delta_log").join(name)
+    }
+
+    /// The log's folder.
+    pub(crate) fn log_folder(&self) -> Path {
+        self.root.clone().join("_delta_log")
+    }
+}
+
+/// `scheme:` of two letters or more, so that `C:` is none.
+fn has_scheme(location: &str) -> bool {
+    location.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.len() > 1
+            && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_or_refused() {
+        #[rustfmt::skip] // columns: location, root in the store
+        let good = [
+            ("/data/t",            "data/t"),
+            ("/data/t/",           "data/t"),
+            ("file:///data/a%20b", "data/a b"),
+            ("/data/a b",          "data/a b"),
+            ("/data/k=v%",         "data/k=v%"),
+        ];
+        for (location, root) in good {
+            let place = Place::resolve(location).unwrap();
+            assert_eq!(place.root.as_ref(), root, "{location}");
+            assert_eq!(Path::from_url_path(place.url.path()).unwrap(), place.root, "{location}");
+            assert!(place.url.path().ends_with('/'), "{location}");
+        }
+        let here = Place::resolve("some/where").unwrap();
+        assert!(here.root.as_ref().ends_with("some/where") && here.root.as_ref().len() > "some/where".len());
+        for location in ["", "ftp://x/y", "https://x/y", "file://host/x"] {
+            let error = Place::resolve(location).unwrap_err();
+            assert!(matches!(error, DeltaError::Location { .. }), "{location}: {error}");
+        }
+        let stored = Place::on_store(Arc::new(object_store::memory::InMemory::new()), Path::from("a/b c")).unwrap();
+        assert_eq!(stored.url.path(), "/a/b%20c/");
+    }
+}

@@ -1,0 +1,376 @@
+//! A Delta table as the protocol's [`OutputLog`].
+//!
+//! Every `load` lists the log from the version that we stand on: that version must still be the
+//! very file we know, what follows it is read commit by commit. So a table that was dropped and
+//! made again, restored, or moved on while we were frozen is seen, and a quiet one costs one
+//! listing. The kernel's snapshot is made anew only when protocol or metadata change.
+//!
+//! Invariants (docs/protocol.md):
+//! - P1, P2: `put` puts the permit's version if absent, and nothing else, in one request.
+//! - P8: `load` never answers from memory: the newest version is proven by a listing.
+//! - P9: a table or topic that is not the one we left shows in [`Head::breach`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use delta_kernel::SnapshotRef;
+use futures::TryStreamExt;
+use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
+use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, TableVersion};
+use object_store::path::Path;
+use object_store::{ObjectStore, PutMode};
+use tokio::runtime::Handle;
+
+use crate::checkpoint::{Checkpoints, Housekeeper, Housekeeping};
+use crate::commit::{self, Draft, GapNote, Notes, Span};
+use crate::error::DeltaError;
+use crate::kernel::{Configuration, Kernel};
+use crate::known::Known;
+use crate::layout::{Batch, Layout};
+use crate::log::{self, Identity, Listing};
+use crate::store::Place;
+
+/// The topic that a table is written from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// Its id, where the broker gives one. Another id under the same name is another topic.
+    pub id: Option<[u8; 16]>,
+}
+
+/// How a table is opened.
+#[derive(Clone, Debug)]
+pub struct TableOptions {
+    /// Prefix of the `txn`s' app ids.
+    pub app_id: String,
+    /// What the table is written from; `None` for those who only look.
+    pub topic: Option<Topic>,
+    /// When checkpoints are written.
+    pub checkpoints: Checkpoints,
+    /// A multi-threaded runtime; the table's methods block and are called from outside of it.
+    pub runtime: Handle,
+}
+
+/// A Delta table, open for one application's commits.
+#[derive(Debug)]
+pub struct Table {
+    pub(crate) kernel: Kernel,
+    pub(crate) runtime: Handle,
+    pub(crate) app_id: String,
+    pub(crate) topic: Option<Topic>,
+    snapshot: SnapshotRef,
+    pub(crate) configuration: Configuration,
+    pub(crate) version: u64,
+    /// The head's commit file; `None` where the log holds only its checkpoint.
+    identity: Option<Identity>,
+    pub(crate) known: Known,
+    /// Another table than the one we opened, and committed to, lies there.
+    recreated: Option<Breach>,
+    /// App ids whose other owner was warned about.
+    pub(crate) warned: BTreeSet<String>,
+    housekeeper: Housekeeper,
+    committed: Option<u64>,
+}
+
+/// Listings that disagree with themselves (made while somebody commits) are made again so often.
+const LISTINGS: usize = 5;
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// Opens a table: a path, relative or absolute, or a `file:`, `s3:`, `s3a:`, `gs:`, `az:`,
+    /// `abfs:` or `abfss:` URL. Object stores are configured by `AWS_*`, `AZURE_*`, `GOOGLE_*`.
+    ///
+    /// # Errors
+    /// No table there; one that needs what we do not do, by name; a store that refuses.
+    pub fn open(location: &str, options: TableOptions) -> Result<Self, DeltaError> {
+        Self::open_place(Place::resolve(location)?, options)
+    }
+
+    /// Opens a table in a store that is there already.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_on(store: Arc<dyn ObjectStore>, root: Path, options: TableOptions) -> Result<Self, DeltaError> {
+        Self::open_place(Place::on_store(store, root)?, options)
+    }
+
+    fn open_place(place: Place, options: TableOptions) -> Result<Self, DeltaError> {
+        let TableOptions { app_id, topic, checkpoints, runtime } = options;
+        let kernel = Kernel::new(place, runtime.clone());
+        let opened = Opened::new(&kernel, &runtime, &app_id)?;
+        let housekeeper = Housekeeper::new(kernel.clone(), checkpoints, runtime.clone(), opened.checkpoint);
+        Ok(Self {
+            kernel,
+            runtime,
+            app_id,
+            topic,
+            snapshot: opened.snapshot,
+            configuration: opened.configuration,
+            version: opened.version,
+            identity: opened.identity,
+            known: opened.known,
+            recreated: None,
+            warned: BTreeSet::new(),
+            housekeeper,
+            committed: None,
+        })
+    }
+
+    /// The table's address, as people know it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.kernel.place.name
+    }
+
+    /// The table's id: another id is another table, whatever its address.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.configuration.table_id
+    }
+
+    /// What housekeeping did so far, for metrics. Stays valid as the table goes on.
+    #[must_use]
+    pub fn housekeeping(&self) -> Arc<Housekeeping> {
+        self.housekeeper.done()
+    }
+
+    /// Waits for housekeeping that is under way, before the process ends.
+    pub fn settle(&mut self) {
+        self.housekeeper.settle();
+    }
+
+    /// Brings what we know up to the newest version.
+    fn refresh(&mut self) -> Result<(), DeltaError> {
+        for _ in 0..LISTINGS {
+            let listing = self.runtime.block_on(log::list(&self.kernel.place, self.version))?;
+            let here = listing.commits.get(&self.version).map(|listed| &listed.identity);
+            if here != self.identity.as_ref() {
+                return self.reopen();
+            }
+            let Some(head) = contiguous(&listing, self.version) else { continue };
+            return match self.advance(head, &listing) {
+                Ok(true) => Ok(()),
+                Ok(false) => self.reopen(),
+                Err(error) => Err(error),
+            };
+        }
+        self.reopen()
+    }
+
+    /// Takes in the versions up to `head`; false when one of them is gone.
+    fn advance(&mut self, head: u64, listing: &Listing) -> Result<bool, DeltaError> {
+        if head == self.version {
+            return Ok(true);
+        }
+        let read = log::read_all(&self.kernel.place, self.version + 1..=head);
+        let Some(commits) = self.runtime.block_on(read)? else { return Ok(false) };
+        if commits.iter().any(|commit| commit.changes_shape) {
+            let snapshot = self.kernel.forward(&self.snapshot, head)?;
+            let configuration = Configuration::of(&self.kernel.place, &snapshot)?;
+            self.note_recreation(&configuration.table_id);
+            (self.snapshot, self.configuration) = (snapshot, configuration);
+        }
+        for commit in &commits {
+            self.known.see_newer(&self.kernel.place.name, commit);
+        }
+        self.version = head;
+        self.identity = listing.commits.get(&head).map(|listed| listed.identity.clone());
+        self.housekeeper.saw_checkpoint(listing.checkpoint);
+        Ok(true)
+    }
+
+    /// Begins anew: what lies there does not follow from what we know.
+    fn reopen(&mut self) -> Result<(), DeltaError> {
+        let opened = Opened::new(&self.kernel, &self.runtime, &self.app_id)?;
+        self.note_recreation(&opened.configuration.table_id);
+        (self.snapshot, self.configuration, self.version) = (opened.snapshot, opened.configuration, opened.version);
+        (self.identity, self.known) = (opened.identity, opened.known);
+        self.housekeeper.restart(opened.checkpoint);
+        Ok(())
+    }
+
+    fn note_recreation(&mut self, is: &str) {
+        let was = match &self.recreated {
+            Some(Breach::Recreated { was, .. }) => was.clone(),
+            _ => self.configuration.table_id.clone(),
+        };
+        self.recreated = (was != is).then(|| Breach::Recreated { was, is: is.to_owned() });
+    }
+
+    fn notes(&self, permit: &Permit, batch: Option<&Batch>) -> Notes {
+        let span = |(partition, advance): (&PartitionId, &lakeward_protocol::ports::Advance)| {
+            let tally = batch.and_then(|batch| batch.tally.get(partition)).copied().unwrap_or_default();
+            Span {
+                partition: partition.0,
+                from: advance.from.get(),
+                to: advance.to.get(),
+                records: tally.records,
+                rows: tally.rows,
+                bad: tally.bad,
+                tombstones: tally.tombstones,
+            }
+        };
+        let gap = |gap: &lakeward_protocol::ports::Gap| GapNote {
+            partition: gap.partition.0,
+            from: gap.from.get(),
+            to: gap.to.get(),
+            reason: gap.reason.clone(),
+        };
+        Notes {
+            commit_id: permit.commit().to_string(),
+            app_id: self.app_id.clone(),
+            topic: self.topic.as_ref().map(|topic| topic.name.clone()),
+            topic_id: self.topic.as_ref().and_then(Topic::id_text),
+            spans: permit.advances().iter().map(span).collect(),
+            gaps: permit.gaps().iter().map(gap).collect(),
+        }
+    }
+}
+
+impl Topic {
+    /// The id as it stands in commits.
+    pub(crate) fn id_text(&self) -> Option<String> {
+        self.id.map(|id| format!("{:032x}", u128::from_be_bytes(id)))
+    }
+}
+
+/// The end of an unbroken row of versions after `from`; `None` when a listing has holes.
+fn contiguous(listing: &Listing, from: u64) -> Option<u64> {
+    let newer = listing.commits.range(from + 1..).map(|(version, _)| *version);
+    let (mut head, mut count) = (from, 0);
+    for version in newer {
+        (head, count) = (version, count + 1);
+    }
+    (head - from == count).then_some(head)
+}
+
+/// All that is known when a table was just opened.
+struct Opened {
+    snapshot: SnapshotRef,
+    configuration: Configuration,
+    version: u64,
+    identity: Option<Identity>,
+    known: Known,
+    checkpoint: Option<u64>,
+}
+
+impl Opened {
+    fn new(kernel: &Kernel, runtime: &Handle, app_id: &str) -> Result<Self, DeltaError> {
+        let snapshot = kernel.newest()?;
+        let configuration = Configuration::of(&kernel.place, &snapshot)?;
+        let prefix = format!("{app_id}-");
+        let txns = kernel.txns(&snapshot, &prefix)?;
+        let version = snapshot.version();
+        let mut known = Known::new(prefix, txns, version);
+        let listing = runtime.block_on(log::list(&kernel.place, version))?;
+        if let Some(bytes) = runtime.block_on(log::read_bytes(&kernel.place, version))? {
+            let head = log::parse(&kernel.place, version, &bytes)?;
+            known.in_commit_timestamp_ms = head.info.as_ref().and_then(crate::known::in_commit_timestamp);
+            known.see_older(&head);
+        }
+        let identity = listing.commits.get(&version).map(|listed| listed.identity.clone());
+        let checkpoint = snapshot.log_segment().checkpoint_version;
+        Ok(Self { snapshot, configuration, version, identity, known, checkpoint })
+    }
+}
+
+impl OutputLog for Table {
+    type Batch = Batch;
+    type Layout = Layout;
+    type Error = DeltaError;
+
+    fn load(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<Head, DeltaError> {
+        self.refresh()?;
+        self.look_back(partitions)?;
+        let mut frontier = Frontier::new();
+        for &partition in partitions {
+            if let Some(stored) = self.known.txns.get(&self.key(partition)) {
+                frontier.insert(partition, self.position(partition, stored.last)?);
+            }
+        }
+        let breach = match self.recreated.clone() {
+            Some(breach) => Some(breach),
+            None => self.restored(partitions)?.or_else(|| self.other_topic(partitions)),
+        };
+        let version = TableVersion(self.version);
+        Ok(Head { version, frontier, shape: self.configuration.layout.shape(), breach })
+    }
+
+    fn layout(&self) -> Layout {
+        self.configuration.layout.clone()
+    }
+
+    fn put(&mut self, permit: &Permit, batch: Option<&Batch>) -> Result<Put, DeltaError> {
+        let version = permit.version().0;
+        let txns: Vec<_> =
+            permit.advances().iter().map(|(partition, advance)| (self.key(*partition), advance.to.last())).collect();
+        let now_ms = now_ms();
+        let in_commit_timestamp_ms = self
+            .configuration
+            .has_in_commit_timestamps()
+            .then(|| self.known.in_commit_timestamp_ms.map_or(now_ms, |before| now_ms.max(before + 1)));
+        let bytes = commit::render(&Draft {
+            notes: &self.notes(permit, batch),
+            txns: &txns,
+            batch,
+            read_version: version - 1,
+            now_ms,
+            in_commit_timestamp_ms,
+        });
+        let place = &self.kernel.place;
+        let file = place.log_file(&log::commit_name(version));
+        let put = place.store.put_opts(&file, bytes.into(), PutMode::Create.into());
+        match self.runtime.block_on(put) {
+            Ok(_) => {
+                self.recreated = None;
+                self.committed = Some(version);
+                Ok(Put::Done)
+            }
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(Put::Taken),
+            Err(error) => Err(DeltaError::store(format!("commit version {version} of {}", place.name), error)),
+        }
+    }
+
+    fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, DeltaError> {
+        let place = &self.kernel.place;
+        self.runtime.block_on(async {
+            let listing = log::list(place, from.0).await?;
+            let mut commits = std::pin::pin!(log::read::<log::Skipped>(place, listing.commits.into_keys()));
+            while let Some((version, found)) = commits.try_next().await? {
+                let notes = found.and_then(|found| Notes::of(found.info.as_ref()?));
+                if notes.is_some_and(|notes| notes.is(commit)) {
+                    return Ok(Some(TableVersion(version)));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    fn tend(&mut self) {
+        let Some(committed) = self.committed.take() else { return };
+        self.housekeeper.tend(committed, &self.configuration);
+    }
+}
+
+impl Table {
+    /// The position that a stored `txn` stands for.
+    fn position(&self, partition: PartitionId, last: i64) -> Result<Offset, DeltaError> {
+        Offset::after(last).map_err(|error| DeltaError::Broken {
+            table: self.name().to_owned(),
+            reason: format!("its stored offset of partition {partition} (app id {}): {error}", self.key(partition)),
+        })
+    }
+}
+
+/// Milliseconds since 1970 by the wall clock.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
