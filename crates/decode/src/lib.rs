@@ -1,1 +1,43 @@
-//! Room to be furnished.
+//! Turns a stretch of a topic's messages into Arrow rows, bad messages aside. JSON, one object a message.
+//!
+//! [`Decoder`] is built once for a table's schema and a set of [`Transforms`], and holds the columns under
+//! construction. [`Decoder::decode`] appends each message of a [`Records`](lakeward_protocol::records::Records)
+//! straight into them: no value tree, no copy of the message. A bad message is undone by cutting the columns back to
+//! the row's start, so it costs its own bytes and nothing of its batch.
+//!
+//! Read `row` (one message into the columns), then `column`, then `scan`. Invariants:
+//! - a message that `serde_json` refuses is refused here, whatever field the fault is in (`scan`);
+//! - the way taken first (`row`, with transforms compiled by `compiled`) only ever *succeeds* with the rows that the
+//!   slow and general way (`general`) makes; where it can't be sure, it fails over to that one;
+//! - after each message all columns are as long as the batch has rows, or the message left no trace;
+//! - nesting is bounded by [`MAX_DEPTH`], so no input overflows the stack.
+//!
+//! No clock, no I/O, no threads. Parser and columns are our own: number texts are kept as the message has them, and
+//! strictness is decided in one place, whatever features other crates turn on in `serde_json`.
+
+mod column;
+mod compiled;
+mod decoder;
+mod error;
+mod finish;
+mod general;
+mod infer;
+mod key;
+mod number;
+mod plan;
+mod row;
+mod scalar;
+mod scan;
+mod simd;
+mod time;
+mod transform;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use decoder::{Bad, Decoded, Decoder, UnknownField};
+pub use error::{BadKind, InferError, PlanError, TransformError};
+pub use infer::infer;
+pub use scan::MAX_DEPTH;
+pub use transform::Transforms;

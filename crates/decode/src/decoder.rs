@@ -1,0 +1,485 @@
+//! A stretch of messages into one batch.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use jmespatch::Expression;
+use lakeward_protocol::position::PartitionId;
+use lakeward_protocol::records::{Entry, Records, TimestampType};
+
+use crate::column::{Column, Data, Struct};
+use crate::compiled::{Compiled, Made};
+use crate::error::{BadKind, Cause, Fail, PlanError, Refused};
+use crate::general::{Message, rewrite};
+use crate::plan;
+use crate::row::{self, Side};
+use crate::scan::Cursor;
+use crate::transform::{Metadata, Source, Transforms};
+use crate::tree::Tree;
+
+/// A message that no row was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bad {
+    /// Index into the [`Records`]' entries.
+    pub entry: usize,
+    /// The reason, to act on and to count by.
+    pub kind: BadKind,
+    /// The reason, to read: the place in the message and what is wrong there.
+    pub detail: String,
+}
+
+/// The rows of a stretch of messages.
+#[derive(Debug)]
+#[must_use]
+pub struct Decoded {
+    /// A row for each good message, in offset order, of the decoder's schema.
+    pub batch: RecordBatch,
+    /// The messages set aside, in offset order.
+    pub bad: Vec<Bad>,
+    /// How many messages had no value at all, and so no row.
+    pub tombstones: usize,
+    /// Indices of the entries without a row, ascending.
+    skipped: Vec<u32>,
+}
+
+impl Decoded {
+    /// Index of the entry that row `row` was made of.
+    #[must_use]
+    pub fn entry_of(&self, row: usize) -> usize {
+        // The i-th skipped entry lies before the row if at most `row` rows lie before that entry.
+        let before = partition_point(&self.skipped, |at, skipped| skipped as usize - at <= row);
+        row + before
+    }
+}
+
+/// `slice::partition_point`, with the index.
+fn partition_point(values: &[u32], before: impl Fn(usize, u32) -> bool) -> usize {
+    let (mut low, mut high) = (0, values.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        if before(middle, values[middle]) { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// A field of messages that is no column, and was dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownField {
+    /// Its dotted path; `None` stands for all names beyond those that are told apart (64 for each object).
+    pub path: Option<String>,
+    /// How often it was dropped since this was last asked for.
+    pub count: u64,
+}
+
+/// A transform with its place in the table.
+#[derive(Debug)]
+struct Placed {
+    property: String,
+    /// Field indices from the root, and their names.
+    path: Vec<usize>,
+    names: Vec<String>,
+    way: Way,
+}
+
+/// How its value is found.
+#[derive(Debug)]
+enum Way {
+    Kafka(Metadata),
+    Message { expression: Arc<Expression<'static>>, compiled: Option<Compiled> },
+}
+
+/// Makes rows of messages, for one table's schema. Reuse it: it keeps its memory and what it learnt of the messages.
+#[derive(Debug)]
+pub struct Decoder {
+    schema: SchemaRef,
+    topic: String,
+    root: Struct,
+    side: Side,
+    placed: Vec<Placed>,
+    unplaced: Vec<String>,
+    /// Take the slow way always: one transform sets a part of what another one sets.
+    entangled: bool,
+}
+
+impl Decoder {
+    /// Prepares decoding into `schema`: the table's full Arrow schema, partition columns included, as Delta's types map
+    /// to Arrow's. A transform whose property names no column of it is dropped; see [`Decoder::unplaced_transforms`].
+    ///
+    /// # Errors
+    /// When a column's type has no place in Delta, names repeat, or a dotted property leads through a column that is
+    /// no struct.
+    pub fn new(schema: &SchemaRef, topic: &str, transforms: &Transforms) -> Result<Self, PlanError> {
+        let mut root = plan::root(schema.fields())?;
+        let (mut placed, mut unplaced, mut captures) = (Vec::new(), Vec::new(), 0);
+        for transform in transforms.iter() {
+            let Some((path, names)) = place(&transform.property, &root)? else {
+                unplaced.push(transform.property.clone());
+                continue;
+            };
+            let way = match &transform.source {
+                Source::Kafka(metadata) => Way::Kafka(*metadata),
+                Source::Message(expression) => Way::Message {
+                    compiled: Compiled::new(expression.as_ast(), &mut root, &mut captures),
+                    expression: Arc::clone(expression),
+                },
+            };
+            fill_late(&mut root, &path);
+            placed.push(Placed { property: transform.property.clone(), path, names, way });
+        }
+        let entangled = placed.iter().enumerate().any(|(at, one)| {
+            placed.iter().enumerate().any(|(other, two)| at != other && two.path.starts_with(&one.path))
+        });
+        let mut side = Side::default();
+        side.captures.resize(captures as usize, (0, 0));
+        Ok(Self { schema: Arc::clone(schema), topic: topic.to_owned(), root, side, placed, unplaced, entangled })
+    }
+
+    /// The same, by the slow way alone.
+    #[cfg(test)]
+    pub(crate) fn always_slow(mut self) -> Self {
+        self.entangled = true;
+        self
+    }
+
+    /// The schema of the batches.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Properties of transforms that name no column of the table, and so set nothing. Worth a warning.
+    #[must_use]
+    pub fn unplaced_transforms(&self) -> &[String] {
+        &self.unplaced
+    }
+
+    /// Memory held for columns under construction.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.root.fields.iter().map(Column::memory_bytes).sum()
+    }
+
+    /// Makes rows of all `records`.
+    ///
+    /// # Panics
+    /// When the values pass 2 GiB, which no Arrow column holds: bound the arenas.
+    pub fn decode(&mut self, records: &Records) -> Decoded {
+        assert!(i32::try_from(records.value_bytes()).is_ok(), "an arena below 2 GiB");
+        let mut bad = Vec::new();
+        let mut skipped = Vec::new();
+        for (index, entry) in records.entries().iter().enumerate() {
+            let Some(value) = records.value(entry) else {
+                skipped.push(u32::try_from(index).expect("fewer records than bytes of memory"));
+                continue;
+            };
+            let record = Record { entry, partition: records.partition() };
+            if let Err(refused) = self.decode_one(value, record) {
+                skipped.push(u32::try_from(index).expect("fewer records than bytes of memory"));
+                bad.push(Bad { entry: index, kind: refused.kind(), detail: refused.detail() });
+            }
+        }
+        let rows = self.root.len;
+        let arrays = self.root.finish(self.schema.fields());
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options);
+        let batch = batch.expect("columns of the schema, NOT NULL enforced");
+        Decoded { batch, tombstones: skipped.len() - bad.len(), bad, skipped }
+    }
+
+    /// Takes the memory of a batch of ours that is done with, for the next one. Without it each batch costs new memory,
+    /// and page faults are a good part of the time that a message takes. A batch still shared is dropped, no more.
+    pub fn recycle(&mut self, batch: RecordBatch) {
+        let (_, arrays, _) = batch.into_parts();
+        for (column, array) in self.root.fields.iter_mut().zip(arrays) {
+            column.recycle(array);
+        }
+    }
+
+    /// The fields dropped since this was last asked for, and how often. Messages set aside count too.
+    pub fn take_unknown_fields(&mut self) -> Vec<UnknownField> {
+        let mut fields = Vec::new();
+        take_unknown(&mut self.root, "", &mut fields);
+        fields
+    }
+
+    /// One message: a row more, or no trace.
+    fn decode_one(&mut self, value: &[u8], record: Record) -> Result<(), Refused> {
+        let text = std::str::from_utf8(value).map_err(|error| Fail::syntax(error.valid_up_to(), "not UTF-8"))?;
+        let row = self.root.len;
+        if self.entangled {
+            return self.decode_slowly(text, record);
+        }
+        let result = self.decode_fast(text, record, row);
+        result.or_else(|refused| {
+            self.root.truncate(row);
+            self.look_again(refused, text, record)
+        })
+    }
+
+    fn decode_fast(&mut self, text: &str, record: Record, row: usize) -> Result<(), Refused> {
+        row::message(text, &mut self.root, &mut self.side)?;
+        if self.placed.is_empty() {
+            return Ok(());
+        }
+        self.apply(text, record, row)?;
+        fill(&mut self.root, row)
+    }
+
+    /// What the fast way refused: is it final?
+    #[cold]
+    fn look_again(&mut self, refused: Refused, text: &str, record: Record) -> Result<(), Refused> {
+        if refused.kind == Cause::Bad(BadKind::NotJson) {
+            return Err(refused);
+        }
+        // A fault of syntax further on is the better reason.
+        let mut cursor = Cursor::new(text);
+        cursor.skip_space();
+        cursor.skip_value(0, &mut self.side.scratch)?;
+        cursor.end()?;
+        if self.may_be_fine(&refused, text) { self.decode_slowly(text, record) } else { Err(refused) }
+    }
+
+    /// Whether the slow way may see it differently: a key came twice, or a transform replaces what is wrong.
+    fn may_be_fine(&self, refused: &Fail, text: &str) -> bool {
+        match refused.kind {
+            Cause::Unsure => return true,
+            Cause::Bad(BadKind::WrongType | BadKind::NullInNotNull | BadKind::DoesNotFit) => {}
+            Cause::Bad(_) => return false,
+        }
+        let path: Vec<&str> = refused.path.iter().rev().map(AsRef::as_ref).collect();
+        let replaced = self.placed.iter().any(|placed| {
+            // One path leads through the other.
+            placed.names.iter().zip(&path).all(|(a, b)| a == b)
+        });
+        let twice = |name: &&str| text.matches(&format!("\"{name}\"")).nth(1).is_some();
+        replaced || text.contains('\\') || path.iter().any(twice)
+    }
+
+    fn decode_slowly(&mut self, text: &str, record: Record) -> Result<(), Refused> {
+        let row = self.root.len;
+        let result = self.decode_rewritten(text, record, row);
+        if result.is_err() {
+            self.root.truncate(row);
+        }
+        result
+    }
+
+    fn decode_rewritten(&mut self, text: &str, record: Record, row: usize) -> Result<(), Refused> {
+        let (placed, topic) = (&self.placed, self.topic.as_str());
+        let text = rewrite(text, &self.root, |tree| {
+            let mut message = Message::new(text);
+            for placed in placed {
+                let value = match &placed.way {
+                    Way::Kafka(metadata) => record.metadata(*metadata, topic, &placed.property)?.json(),
+                    Way::Message { expression, .. } => message.search(&placed.property, expression)?,
+                };
+                if let Some(value) = value {
+                    tree.set(&placed.names, Tree::parse(&value)?);
+                }
+            }
+            Ok(())
+        })?;
+        // Transforms are done, so nothing is captured; a ghost's key may still come twice.
+        let captures = std::mem::take(&mut self.side.captures);
+        let result = row::message(&text, &mut self.root, &mut self.side).and_then(|()| fill(&mut self.root, row));
+        self.side.captures = captures;
+        result.map_err(|refused| match refused.kind {
+            Cause::Unsure => Fail::bad(BadKind::WrongType, "two keys of a map are the same once read as its key type"),
+            Cause::Bad(_) => refused,
+        })
+    }
+
+    /// Sets the transforms' values in the row just walked.
+    fn apply(&mut self, text: &str, record: Record, row: usize) -> Result<(), Refused> {
+        let Self { placed, root, side, topic, .. } = self;
+        let mut message = Message::new(text);
+        for placed in placed.iter() {
+            let made = match &placed.way {
+                Way::Kafka(metadata) => record.metadata(*metadata, topic, &placed.property)?.made(),
+                Way::Message { compiled: Some(compiled), .. } => compiled.evaluate(text, &side.captures),
+                Way::Message { compiled: None, .. } => Made::Unsure,
+            };
+            let put = match (made, &placed.way) {
+                (Made::Null, _) => Ok(()),
+                (Made::Text(text), _) => open(root, &placed.path, row).put_string(&text),
+                (Made::Integer(number), _) => open(root, &placed.path, row).put_integer(number),
+                (Made::Unsure, Way::Kafka(_)) => unreachable!("metadata is known"),
+                (Made::Unsure, Way::Message { expression, .. }) => {
+                    match message.search(&placed.property, expression)? {
+                        Some(value) => put_json(&value, open(root, &placed.path, row), side),
+                        None => Ok(()),
+                    }
+                }
+            };
+            put.map_err(|refused| placed.names.iter().rev().fold(refused, |refused, name| refused.within(name)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts a value that is JSON text.
+fn put_json(text: &str, column: &mut Column, side: &mut Side) -> Result<(), Refused> {
+    row::value(&mut Cursor::new(text), column, side, 0)
+}
+
+/// A record's place in the log.
+#[derive(Clone, Copy)]
+struct Record<'a> {
+    entry: &'a Entry,
+    partition: PartitionId,
+}
+
+/// A value of a record's metadata.
+enum Known<'a> {
+    Null,
+    Number(i64),
+    Text(&'a str),
+}
+
+impl Record<'_> {
+    #[inline]
+    fn metadata<'a>(&self, metadata: Metadata, topic: &'a str, property: &str) -> Result<Known<'a>, Refused> {
+        Ok(match metadata {
+            Metadata::Offset => Known::Number(self.entry.offset),
+            Metadata::Partition => Known::Number(self.partition.0.into()),
+            Metadata::Topic => Known::Text(topic),
+            Metadata::Timestamp if self.entry.timestamp_type == TimestampType::NotAvailable => Known::Null,
+            Metadata::Timestamp => match self.entry.timestamp_ms.checked_mul(1000) {
+                Some(micros) => Known::Number(micros),
+                None => {
+                    let what = "the record's timestamp is out of the range of microseconds in 64 bits";
+                    return Err(Fail::text(BadKind::Transform, format!("transform '{property}': {what}")));
+                }
+            },
+            Metadata::TimestampType => Known::Number(self.entry.timestamp_type as i64),
+        })
+    }
+}
+
+impl<'a> Known<'a> {
+    fn made(self) -> Made<'a> {
+        match self {
+            Self::Null => Made::Null,
+            Self::Number(number) => Made::Integer(number),
+            Self::Text(text) => Made::Text(text.into()),
+        }
+    }
+
+    fn json(self) -> Option<String> {
+        match self {
+            Self::Null => None,
+            Self::Number(number) => Some(number.to_string()),
+            Self::Text(text) => {
+                let mut out = String::new();
+                crate::scan::quote(text, &mut out);
+                Some(out)
+            }
+        }
+    }
+}
+
+/// A transform's place in a table: field indices and names.
+type Place = (Vec<usize>, Vec<String>);
+
+/// The place of `property`: the column of that very name, or a part of a struct. `None` when there is none.
+fn place(property: &str, root: &Struct) -> Result<Option<Place>, PlanError> {
+    if let Some(index) = root.keys.field(property) {
+        return Ok(Some((vec![index], vec![property.to_owned()])));
+    }
+    let (mut path, mut names) = (Vec::new(), Vec::new());
+    let mut parts = root;
+    let mut rest = property.split('.').peekable();
+    while let Some(name) = rest.next() {
+        let Some(index) = parts.keys.field(name) else { return Ok(None) };
+        path.push(index);
+        names.push(name.to_owned());
+        match &parts.fields[index].data {
+            Data::Struct(inner) => parts = inner,
+            _ if rest.peek().is_none() => {}
+            _ => return Err(PlanError::Target { property: property.to_owned(), column: names.join(".") }),
+        }
+    }
+    Ok(Some((path, names)))
+}
+
+/// Marks the structs on the way to a transform's target.
+fn fill_late(parts: &mut Struct, path: &[usize]) {
+    parts.filled_late = true;
+    let Some((&index, rest)) = path.split_first() else { return };
+    if let Data::Struct(inner) = &mut parts.fields[index].data
+        && !rest.is_empty()
+    {
+        fill_late(inner, rest);
+    }
+}
+
+/// The column at `path`, cut back for a value in row `row`; structs on the way are there afterwards.
+fn open<'a>(parts: &'a mut Struct, path: &[usize], row: usize) -> &'a mut Column {
+    let (&index, rest) = path.split_first().expect("a target has a name");
+    let column = &mut parts.fields[index];
+    if rest.is_empty() {
+        if column.len() > row {
+            column.truncate(row);
+        }
+        return column;
+    }
+    let missing = column.len() == row;
+    let null = column.nulls.last().is_some_and(|&last| last as usize == row);
+    if null {
+        column.nulls.pop();
+    }
+    let Data::Struct(inner) = &mut column.data else { unreachable!("placed through structs") };
+    if null {
+        inner.truncate(row);
+    }
+    if missing || null {
+        inner.len = row + 1;
+    }
+    open(inner, rest, row)
+}
+
+/// Closes row `row` of structs that transforms set parts of: what is still missing is null.
+fn fill(parts: &mut Struct, row: usize) -> Result<(), Refused> {
+    if !parts.filled_late {
+        return Ok(());
+    }
+    for field in &mut parts.fields {
+        if field.len() == row {
+            field
+                .push_null_checked("it is missing, and the column is NOT NULL")
+                .map_err(|refused| refused.within(&field.name))?;
+        } else if let Data::Struct(inner) = &mut field.data
+            && inner.filled_late
+            && field.nulls.last().is_none_or(|&last| last as usize != row)
+        {
+            fill(inner, row).map_err(|refused| refused.within(&field.name))?;
+        }
+    }
+    Ok(())
+}
+
+fn take_unknown(parts: &mut Struct, path: &str, fields: &mut Vec<UnknownField>) {
+    let (told, untold) = parts.keys.take_unknown();
+    fields.extend(told.into_iter().map(|(name, count)| UnknownField { path: Some(join(path, name)), count }));
+    if untold > 0 {
+        fields.push(UnknownField { path: None, count: untold });
+    }
+    for field in &mut parts.fields {
+        let path = join(path, &field.name);
+        take_unknown_in(&mut field.data, &path, fields);
+    }
+}
+
+fn take_unknown_in(data: &mut Data, path: &str, fields: &mut Vec<UnknownField>) {
+    match data {
+        Data::Struct(parts) => take_unknown(parts, path, fields),
+        Data::List(list) => take_unknown_in(&mut list.element.data, path, fields),
+        Data::Map(map) => take_unknown_in(&mut map.value.data, path, fields),
+        _ => {}
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
