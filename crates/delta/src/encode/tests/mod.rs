@@ -1,0 +1,6 @@
+//! Cases of the data side: what goes in must be what readers see.
+
+mod made;
+mod partitions;
+mod properties;
+mod shapes;
