@@ -1,1 +1,23 @@
-//! Room to be furnished.
+//! Kafka as an input: the bytes of an exact offset range, repeatable.
+//!
+//! [`Source`] is the [`InputLog`](lakeward_protocol::ports::InputLog) of a topic. One thread
+//! (`reader.rs`) takes messages in batches from librdkafka into recycled arenas and answers the
+//! group; the caller takes arenas and gives orders through `handoff.rs`.
+//!
+//! Never here: where to start (the sink's frontier says it, the group's offsets are only told to),
+//! what records mean, and when to commit.
+
+mod config;
+mod context;
+mod error;
+mod group;
+mod handoff;
+mod native;
+mod reader;
+mod source;
+mod trouble;
+mod watch;
+
+pub use config::{DEFAULT_MEMORY_BYTES, SourceConfig};
+pub use error::KafkaError;
+pub use source::{Lag, LagProbe, Source, TopicIdentity};

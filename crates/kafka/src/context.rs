@@ -1,0 +1,102 @@
+//! What librdkafka calls back: only writes down what it said.
+//!
+//! Rebalances are answered later, by the reader, once the core has said where to start or that it
+//! let go. librdkafka allows that: with rebalance *events* (which `rdkafka` asks for) it waits in
+//! the states WAIT_ASSIGN_CALL and WAIT_UNASSIGN_CALL, heartbeats going on, until assign or unassign
+//! is called, from any thread.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
+use rdkafka::error::{KafkaError as Rdkafka, KafkaResult, RDKafkaErrorCode};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::types::RDKafkaRespErr;
+use tracing::{debug, warn};
+
+/// What the client said.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The group gives us these.
+    Assigned(Vec<i32>),
+    /// The group takes these; `lost`: it has already given them to others.
+    Revoked { partitions: Vec<i32>, lost: bool },
+    /// Something failed.
+    Failed { code: RDKafkaErrorCode, reason: String },
+}
+
+/// Receives the callbacks.
+#[derive(Default)]
+pub(crate) struct Context {
+    events: Mutex<Vec<Event>>,
+    closing: AtomicBool,
+}
+
+impl Context {
+    /// What was said since the last call.
+    pub(crate) fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.lock().expect("no panic while it is held"))
+    }
+
+    /// From now on rebalances are answered at once: there is nobody left who would.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    fn note(&self, event: Event) {
+        self.events.lock().expect("no panic while it is held").push(event);
+    }
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        // What matters to us comes as an error as well, where it is told once.
+        match level {
+            RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
+                warn!("Kafka client: {facility} {message}");
+            }
+            _ => debug!("Kafka client: {facility} {message}"),
+        }
+    }
+
+    fn error(&self, error: Rdkafka, reason: &str) {
+        let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+        self.note(Event::Failed { code, reason: reason.to_owned() });
+    }
+}
+
+impl ConsumerContext for Context {
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, code: RDKafkaRespErr, list: &mut TopicPartitionList) {
+        if self.closing.load(Ordering::SeqCst) {
+            let_go_of_everything(consumer);
+            return;
+        }
+        let partitions: Vec<i32> = list.elements().iter().map(|e| e.partition()).collect();
+        self.note(match code {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Event::Assigned(partitions),
+            _ => Event::Revoked { partitions, lost: consumer.assignment_lost() },
+        });
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, _offsets: &TopicPartitionList) {
+        if let Err(error) = result {
+            debug!("the group's offsets, which lag tools read, were not written: {error}");
+        }
+    }
+}
+
+/// Answers whatever is asked, so that the client can close.
+pub(crate) fn let_go_of_everything(consumer: &BaseConsumer<Context>) {
+    let answer = match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => {
+            let held = consumer.assignment().unwrap_or_default();
+            consumer.incremental_unassign(&held)
+        }
+        _ => consumer.unassign(),
+    };
+    if let Err(error) = answer {
+        debug!("let go of all partitions: {error}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Our membership: what the group was answered, and what it still waits for.
+//!
+//! Two protocols, one picture. Eager: each answer names everything we hold, a rebalance takes all.
+//! Cooperative (also KIP-848): answers name what comes or goes, and while something is asked back
+//! (`losing`) nothing else may be unassigned, since the group would take that for its answer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lakeward_protocol::position::{Frontier, Offset, PartitionId};
+use rdkafka::consumer::{BaseConsumer, Consumer, RebalanceProtocol};
+use rdkafka::error::KafkaError as Rdkafka;
+
+use crate::context::{Context, Event, let_go_of_everything};
+use crate::error::KafkaError;
+use crate::reader::list;
+
+/// The longest that moving a position may take before it is tried again.
+const SEEK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the group asked back.
+struct Losing {
+    all: BTreeSet<PartitionId>,
+    unreleased: BTreeSet<PartitionId>,
+}
+
+pub(crate) struct Group {
+    topic: String,
+    consumer: Arc<BaseConsumer<Context>>,
+    /// What librdkafka fetches now.
+    assigned: BTreeSet<PartitionId>,
+    losing: Option<Losing>,
+}
+
+impl Group {
+    pub(crate) fn new(topic: String, consumer: Arc<BaseConsumer<Context>>) -> Self {
+        Self { topic, consumer, assigned: BTreeSet::new(), losing: None }
+    }
+
+    /// What happened. Also what keeps us a member (`max.poll.interval.ms`).
+    pub(crate) fn poll(&self) -> Vec<Event> {
+        for _ in 0..4 {
+            // Errors come by the context as well, with their reasons; messages come by our own queue.
+            match self.consumer.poll(Duration::ZERO) {
+                Some(Ok(_)) => panic!("a message in the group's queue: its partition was assigned but not taken"),
+                Some(Err(_)) => {}
+                None => break,
+            }
+        }
+        self.consumer.context().take()
+    }
+
+    /// The group gives us these. An empty gift is answered at once, nobody will start it.
+    pub(crate) fn gained(&mut self, partitions: &BTreeSet<PartitionId>) {
+        if partitions.is_empty() {
+            let nothing = rdkafka::TopicPartitionList::new();
+            let _ = if self.is_cooperative() {
+                self.consumer.incremental_assign(&nothing)
+            } else {
+                self.consumer.assign(&nothing)
+            };
+        }
+    }
+
+    /// The group asks for `partitions`, of which `ours` must be released first.
+    pub(crate) fn losing(&mut self, partitions: &BTreeSet<PartitionId>, ours: &BTreeSet<PartitionId>) {
+        self.losing = Some(Losing { all: partitions.clone(), unreleased: ours.clone() });
+        if ours.is_empty() {
+            let _ = self.let_go();
+        }
+    }
+
+    /// Others have these already.
+    pub(crate) fn lost(&mut self, partitions: &BTreeSet<PartitionId>) {
+        self.losing = Some(Losing { all: partitions.clone(), unreleased: BTreeSet::new() });
+        let _ = self.let_go();
+    }
+
+    /// Fetches `at` from there. `standing` is where everything stands that is to be delivered, these included.
+    pub(crate) fn assign(&mut self, at: &Frontier, standing: &Frontier) -> Result<(), KafkaError> {
+        let topic = self.topic.clone();
+        let failed = |error: Rdkafka| unanswered(&topic, "start reading", &error);
+        if !self.is_cooperative() {
+            self.consumer.assign(&list(&self.topic, standing)).map_err(failed)?;
+            self.assigned = standing.keys().copied().collect();
+            return Ok(());
+        }
+        let (again, anew): (Frontier, Frontier) = at.iter().partition(|(p, _)| self.assigned.contains(p));
+        if !again.is_empty() {
+            self.move_to(&again)?;
+        }
+        if !anew.is_empty() {
+            self.consumer.incremental_assign(&list(&self.topic, &anew)).map_err(failed)?;
+            self.assigned.extend(anew.keys());
+        }
+        Ok(())
+    }
+
+    /// Moves partitions that are fetched already.
+    fn move_to(&mut self, at: &Frontier) -> Result<(), KafkaError> {
+        let topic = self.topic.clone();
+        let failed = |error: Rdkafka| unanswered(&topic, "move the position", &error);
+        if self.losing.is_none() {
+            let list = list(&self.topic, at);
+            self.consumer.incremental_unassign(&list).map_err(failed)?;
+            self.assigned.retain(|p| !at.contains_key(p));
+            self.consumer.incremental_assign(&list).map_err(failed)?;
+            self.assigned.extend(at.keys());
+            return Ok(());
+        }
+        // A seek fails where the last fetch ended in an error. Then it is for the time after the rebalance.
+        let sought = self.consumer.seek_partitions(list(&self.topic, at), SEEK_PATIENCE).map_err(failed)?;
+        let error = sought.elements().iter().find_map(|e| e.error().err());
+        error.map_or(Ok(()), |error| Err(failed(error)))
+    }
+
+    /// Lets go of partitions; answers the group once all that it asked back are released.
+    pub(crate) fn release(
+        &mut self,
+        partitions: &BTreeSet<PartitionId>,
+        standing: &Frontier,
+    ) -> Result<(), KafkaError> {
+        if let Some(losing) = &mut self.losing {
+            losing.unreleased.retain(|p| !partitions.contains(p));
+            return if losing.unreleased.is_empty() { self.let_go() } else { Ok(()) };
+        }
+        let held: BTreeSet<_> = partitions.intersection(&self.assigned).copied().collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let done = if self.is_cooperative() {
+            self.consumer.incremental_unassign(&self.list_of(&held))
+        } else {
+            self.consumer.assign(&list(&self.topic, standing))
+        };
+        done.map_err(|error| unanswered(&self.topic, "let go of partitions", &error))?;
+        self.assigned.retain(|p| !held.contains(p));
+        Ok(())
+    }
+
+    /// Answers the group's wish to have `losing` back.
+    fn let_go(&mut self) -> Result<(), KafkaError> {
+        let Some(losing) = &self.losing else { return Ok(()) };
+        let done = if self.is_cooperative() {
+            let held: BTreeSet<_> = losing.all.intersection(&self.assigned).copied().collect();
+            self.consumer.incremental_unassign(&self.list_of(&held))
+        } else {
+            self.consumer.unassign()
+        };
+        done.map_err(|error| unanswered(&self.topic, "let go of partitions", &error))?;
+        if self.is_cooperative() {
+            let all = self.losing.take().map(|losing| losing.all).unwrap_or_default();
+            self.assigned.retain(|p| !all.contains(p));
+        } else {
+            self.losing = None;
+            self.assigned.clear();
+        }
+        Ok(())
+    }
+
+    /// From now on the client answers for us: it is about to be closed.
+    pub(crate) fn close(&self) {
+        self.consumer.context().close();
+        let_go_of_everything(&self.consumer);
+    }
+
+    fn is_cooperative(&self) -> bool {
+        matches!(self.consumer.rebalance_protocol(), RebalanceProtocol::Cooperative)
+    }
+
+    fn list_of(&self, partitions: &BTreeSet<PartitionId>) -> rdkafka::TopicPartitionList {
+        list(&self.topic, &partitions.iter().map(|p| (*p, Offset::ZERO)).collect())
+    }
+}
+
+fn unanswered(topic: &str, what: &str, error: &Rdkafka) -> KafkaError {
+    KafkaError::Unanswered { what: what.to_owned(), topic: topic.to_owned(), detail: error.to_string() }
+}

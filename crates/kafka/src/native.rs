@@ -1,0 +1,278 @@
+//! The corner that speaks C: what `rdkafka` does not wrap. All `unsafe` of this crate is here.
+//!
+//! Why at all: a message at a time through `rdkafka` costs twice what a batch from a queue does
+//! (design: consuming in batches), and topic ids have no wrapper yet.
+
+use std::ffi::{CStr, CString};
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lakeward_protocol::records::TimestampType;
+use rdkafka::bindings as c;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::RDKafkaErrorCode;
+
+use crate::context::Context;
+
+/// A queue of fetched messages, outside of the consumer's own; partitions are forwarded to it.
+pub(crate) struct Queue {
+    queue: ptr::NonNull<c::rd_kafka_queue_t>,
+    /// Lives longer than the queue: fields are dropped after `Drop::drop`.
+    consumer: Arc<BaseConsumer<Context>>,
+}
+
+// SAFETY: librdkafka's queues may be used from any thread, several at once; the handle is freed
+// once, by `drop`, which has it alone.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    pub(crate) fn new(consumer: Arc<BaseConsumer<Context>>) -> Self {
+        // SAFETY: the client handle lives as long as `consumer`.
+        let queue = unsafe { c::rd_kafka_queue_new(consumer.client().native_ptr()) };
+        Self { queue: ptr::NonNull::new(queue).expect("librdkafka allocates a queue"), consumer }
+    }
+
+    /// Sends what is fetched of a partition here instead of to the consumer's queue. Holds for good,
+    /// across assignments. Call it before the partition is assigned: what was fetched before stays away.
+    pub(crate) fn take_partition(&self, topic: &CStr, partition: i32) {
+        // SAFETY: the client handle is alive, the name ends with a zero. The partition's handle is
+        // destroyed here and used by nobody else; the forwarding outlives it (librdkafka counts the
+        // references between the queues themselves).
+        unsafe {
+            let source =
+                c::rd_kafka_queue_get_partition(self.consumer.client().native_ptr(), topic.as_ptr(), partition);
+            assert!(!source.is_null(), "librdkafka makes partitions of consumers on demand");
+            c::rd_kafka_queue_forward(source, self.queue.as_ptr());
+            c::rd_kafka_queue_destroy(source);
+        }
+    }
+
+    /// Waits up to `wait` until `batch` is *full*; takes what there was by then. With a wait of zero
+    /// takes what is there. A [`wake`](Self::wake) ends the wait.
+    pub(crate) fn consume(&self, batch: &mut Batch, most: usize, wait: Duration) -> usize {
+        batch.clear();
+        let most = most.min(batch.messages.len());
+        let wait_ms = i32::try_from(wait.as_millis()).expect("waits are short");
+        // SAFETY: `messages` has room for `most` pointers; librdkafka writes as many as it returns,
+        // each to a message that is ours to destroy.
+        let count =
+            unsafe { c::rd_kafka_consume_batch_queue(self.queue.as_ptr(), wait_ms, batch.messages.as_mut_ptr(), most) };
+        batch.count = usize::try_from(count).unwrap_or(0);
+        batch.count
+    }
+
+    /// Ends a wait of [`consume`](Self::consume), now or the next one.
+    pub(crate) fn wake(&self) {
+        // SAFETY: the queue is alive; any thread may call it.
+        unsafe { c::rd_kafka_queue_yield(self.queue.as_ptr()) }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: ours alone, and never used again. librdkafka drops what is still sent to it.
+        unsafe { c::rd_kafka_queue_destroy(self.queue.as_ptr()) }
+    }
+}
+
+/// Messages taken from a [`Queue`], in librdkafka's memory until the next take.
+pub(crate) struct Batch {
+    messages: Vec<*mut c::rd_kafka_message_t>,
+    count: usize,
+}
+
+// SAFETY: the messages are owned by the batch alone, and may be read and destroyed on any thread.
+unsafe impl Send for Batch {}
+
+/// One message, or an error of its partition.
+pub(crate) struct Message<'a> {
+    raw: &'a c::rd_kafka_message_t,
+}
+
+impl Batch {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { messages: vec![ptr::null_mut(); most], count: 0 }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Message<'_>> {
+        // SAFETY: the first `count` pointers are messages that live until `clear`, which needs `&mut self`.
+        self.messages[..self.count].iter().map(|raw| Message { raw: unsafe { &**raw } })
+    }
+
+    fn clear(&mut self) {
+        for raw in &self.messages[..self.count] {
+            // SAFETY: ours, and destroyed once: `count` is set to 0 below.
+            unsafe { c::rd_kafka_message_destroy(*raw) }
+        }
+        self.count = 0;
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl<'a> Message<'a> {
+    #[inline]
+    pub(crate) fn partition(&self) -> i32 {
+        self.raw.partition
+    }
+
+    /// Of a message its offset; of an error the one it is about.
+    #[inline]
+    pub(crate) fn offset(&self) -> i64 {
+        self.raw.offset
+    }
+
+    /// Is it an error, and which one?
+    #[inline]
+    pub(crate) fn error(&self) -> Option<RDKafkaErrorCode> {
+        use c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+        (self.raw.err != RD_KAFKA_RESP_ERR_NO_ERROR).then(|| self.raw.err.into())
+    }
+
+    /// The value, or the text of an error; `None` is a tombstone.
+    #[inline]
+    pub(crate) fn value(&self) -> Option<&'a [u8]> {
+        // SAFETY: a payload that is not null has `len` bytes, which live as long as the message.
+        (!self.raw.payload.is_null())
+            .then(|| unsafe { std::slice::from_raw_parts(self.raw.payload.cast::<u8>(), self.raw.len) })
+    }
+
+    /// Milliseconds since 1970 and whose clock it was.
+    #[inline]
+    pub(crate) fn timestamp(&self) -> (i64, TimestampType) {
+        use c::rd_kafka_timestamp_type_t as Kind;
+        let mut kind = Kind::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+        // SAFETY: a message of librdkafka, and a place to write to.
+        let timestamp_ms = unsafe { c::rd_kafka_message_timestamp(self.raw, &raw mut kind) };
+        let kind = match kind {
+            Kind::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE => TimestampType::NotAvailable,
+            Kind::RD_KAFKA_TIMESTAMP_CREATE_TIME => TimestampType::CreateTime,
+            Kind::RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME => TimestampType::LogAppendTime,
+        };
+        (timestamp_ms, kind)
+    }
+}
+
+/// The high watermark that came with the last fetch; asks nobody. `None` before the first.
+pub(crate) fn cached_end(consumer: &BaseConsumer<Context>, topic: &CStr, partition: i32) -> Option<i64> {
+    use c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+    let (mut low, mut high) = (-1, -1);
+    // SAFETY: the client handle is alive, the name ends with a zero, both places can be written.
+    let code = unsafe {
+        c::rd_kafka_get_watermark_offsets(
+            consumer.client().native_ptr(),
+            topic.as_ptr(),
+            partition,
+            &raw mut low,
+            &raw mut high,
+        )
+    };
+    (code == RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0).then_some(high)
+}
+
+/// A topic's id. `None` from brokers that have none (before 2.8, and the mock cluster).
+pub(crate) type TopicId = Option<[u8; 16]>;
+
+/// A question for a topic's id that is under way.
+pub(crate) struct IdentityQuery {
+    queue: ptr::NonNull<c::rd_kafka_queue_t>,
+    _consumer: Arc<BaseConsumer<Context>>,
+}
+
+// SAFETY: as for `Queue`.
+unsafe impl Send for IdentityQuery {}
+
+impl IdentityQuery {
+    /// Asks; the answer, or the failure, comes within `patience`.
+    pub(crate) fn ask(consumer: &Arc<BaseConsumer<Context>>, topic: &CStr, patience: Duration) -> Self {
+        let client = consumer.client().native_ptr();
+        let patience_ms = i32::try_from(patience.as_millis()).expect("waits are short");
+        let mut names = [topic.as_ptr()];
+        // SAFETY: the client is alive; names and options are copied by DescribeTopics, so that both
+        // are freed here; the queue is ours and outlives the question (librdkafka counts references).
+        let queue = unsafe {
+            let queue = c::rd_kafka_queue_new(client);
+            let topics = c::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
+            let options =
+                c::rd_kafka_AdminOptions_new(client, c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
+            // It only refuses times that are out of range.
+            c::rd_kafka_AdminOptions_set_request_timeout(options, patience_ms, ptr::null_mut(), 0);
+            c::rd_kafka_DescribeTopics(client, topics, options, queue);
+            c::rd_kafka_AdminOptions_destroy(options);
+            c::rd_kafka_TopicCollection_destroy(topics);
+            queue
+        };
+        let queue = ptr::NonNull::new(queue).expect("librdkafka allocates a queue");
+        Self { queue, _consumer: Arc::clone(consumer) }
+    }
+
+    /// Waits up to `wait` for the answer.
+    pub(crate) fn answer(&self, wait: Duration) -> Option<Result<TopicId, RDKafkaErrorCode>> {
+        let wait_ms = i32::try_from(wait.as_millis()).expect("waits are short");
+        // SAFETY: the queue is ours. The event is destroyed once, after the last use of what it holds.
+        unsafe {
+            let event = c::rd_kafka_queue_poll(self.queue.as_ptr(), wait_ms);
+            if event.is_null() {
+                return None;
+            }
+            let answer = Self::read(event);
+            c::rd_kafka_event_destroy(event);
+            Some(answer)
+        }
+    }
+
+    /// # Safety
+    /// `event` is an event that is not destroyed yet.
+    unsafe fn read(event: *mut c::rd_kafka_event_t) -> Result<TopicId, RDKafkaErrorCode> {
+        use c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+        // SAFETY: the event is alive by contract; all pointers got from it live as long as it does,
+        // and each is checked for null before it is followed.
+        unsafe {
+            let failed = c::rd_kafka_event_error(event);
+            if failed != RD_KAFKA_RESP_ERR_NO_ERROR {
+                return Err(failed.into());
+            }
+            let result = c::rd_kafka_event_DescribeTopics_result(event);
+            if result.is_null() {
+                return Err(RDKafkaErrorCode::Fail);
+            }
+            let mut count = 0;
+            let topics = c::rd_kafka_DescribeTopics_result_topics(result, &raw mut count);
+            if topics.is_null() || count == 0 {
+                return Err(RDKafkaErrorCode::UnknownTopicOrPartition);
+            }
+            let topic = *topics;
+            let error = c::rd_kafka_TopicDescription_error(topic);
+            if !error.is_null() && c::rd_kafka_error_code(error) != RD_KAFKA_RESP_ERR_NO_ERROR {
+                return Err(c::rd_kafka_error_code(error).into());
+            }
+            let id = c::rd_kafka_TopicDescription_topic_id(topic);
+            if id.is_null() {
+                return Ok(None);
+            }
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&c::rd_kafka_Uuid_most_significant_bits(id).to_be_bytes());
+            bytes[8..].copy_from_slice(&c::rd_kafka_Uuid_least_significant_bits(id).to_be_bytes());
+            Ok((bytes != [0; 16]).then_some(bytes))
+        }
+    }
+}
+
+impl Drop for IdentityQuery {
+    fn drop(&mut self) {
+        // SAFETY: ours alone, and never used again.
+        unsafe { c::rd_kafka_queue_destroy(self.queue.as_ptr()) }
+    }
+}
+
+/// A topic's name as C takes it.
+pub(crate) fn c_name(topic: &str) -> Option<CString> {
+    CString::new(topic).ok()
+}

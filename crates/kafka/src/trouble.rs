@@ -1,0 +1,149 @@
+//! What the client's complaints mean: nothing, a hitch that heals, or the end.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::RDKafkaErrorCode as Code;
+use tracing::warn;
+
+use crate::config::SourceConfig;
+use crate::context::Context;
+use crate::error::KafkaError;
+
+/// A hitch is told again after this long.
+const TELL_AGAIN: Duration = Duration::from_secs(30);
+
+/// A topic that is not there is asked for this often.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A process that once worked is refused this often in a row before it believes it: a broker that
+/// ends in the middle of a handshake looks like one that refuses.
+const REFUSALS: u32 = 5;
+
+pub(crate) enum Kind {
+    Nothing,
+    Hitch(KafkaError),
+    Fatal(KafkaError),
+}
+
+pub(crate) struct Trouble {
+    brokers: String,
+    topic: String,
+    told: HashMap<&'static str, Instant>,
+    missing: bool,
+    asked: Option<Instant>,
+    worked: bool,
+    refusals: u32,
+}
+
+impl Trouble {
+    pub(crate) fn new(config: &SourceConfig) -> Self {
+        Self {
+            brokers: config.brokers.clone(),
+            topic: config.topic.clone(),
+            told: HashMap::new(),
+            missing: false,
+            asked: None,
+            worked: false,
+            refusals: 0,
+        }
+    }
+
+    /// Something worked.
+    pub(crate) fn heal(&mut self) {
+        (self.worked, self.refusals, self.missing) = (true, 0, false);
+    }
+
+    pub(crate) fn judge(&mut self, code: Code, reason: &str) -> Kind {
+        if let Some((what, remedy)) = refusal(code) {
+            return self.refused(code, what, remedy, reason);
+        }
+        let brokers = self.brokers.clone();
+        match code {
+            Code::NoError | Code::PartitionEOF => Kind::Nothing,
+            Code::Fatal | Code::FencedInstanceId => Kind::Fatal(KafkaError::Fatal { detail: reason.to_owned() }),
+            Code::UnknownTopicOrPartition | Code::UnknownTopic => {
+                self.missing = true;
+                self.hitch("missing", KafkaError::NoTopic { topic: self.topic.clone(), brokers })
+            }
+            Code::InvalidTopic => Kind::Fatal(KafkaError::Setting {
+                key: "topic".to_owned(),
+                reason: format!("`{}` is not a name for a topic", self.topic),
+            }),
+            Code::InvalidGroupId | Code::InconsistentGroupProtocol | Code::InvalidSessionTimeout => {
+                Kind::Fatal(KafkaError::Setting { key: "group.id".to_owned(), reason: reason.to_owned() })
+            }
+            Code::AllBrokersDown => self.hitch("down", KafkaError::Unreachable { brokers, detail: reason.to_owned() }),
+            _ => {
+                // One broker of several, or something that librdkafka tries again by itself.
+                if self.is_due("other") {
+                    warn!("Kafka client at {brokers}: {reason} ({code}); trying again");
+                }
+                Kind::Nothing
+            }
+        }
+    }
+
+    /// Asks once more for a topic that was not there; says so again from time to time.
+    pub(crate) fn still_missing(&mut self, consumer: &BaseConsumer<Context>) -> Option<KafkaError> {
+        if !self.missing || self.asked.is_some_and(|asked| asked.elapsed() < ASK_AGAIN) {
+            return None;
+        }
+        // The answer itself is not needed: with it the client joins the group, should there be a topic.
+        let _ = consumer.client().fetch_metadata(Some(&self.topic), ASK_AGAIN);
+        self.asked = Some(Instant::now());
+        self.is_due("missing").then(|| KafkaError::NoTopic { topic: self.topic.clone(), brokers: self.brokers.clone() })
+    }
+
+    fn refused(&mut self, code: Code, what: &'static str, remedy: &'static str, reason: &str) -> Kind {
+        self.refusals += 1;
+        let error = KafkaError::Refused { brokers: self.brokers.clone(), what, detail: reason.to_owned(), remedy };
+        let permission = matches!(
+            code,
+            Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed | Code::ClusterAuthorizationFailed
+        );
+        if permission || !self.worked || self.refusals > REFUSALS {
+            return Kind::Fatal(error);
+        }
+        warn!("{error} (it worked before: trying again)");
+        Kind::Nothing
+    }
+
+    fn hitch(&mut self, kind: &'static str, error: KafkaError) -> Kind {
+        if self.is_due(kind) { Kind::Hitch(error) } else { Kind::Nothing }
+    }
+
+    fn is_due(&mut self, kind: &'static str) -> bool {
+        let due = self.told.get(kind).is_none_or(|told| told.elapsed() >= TELL_AGAIN);
+        if due {
+            self.told.insert(kind, Instant::now());
+        }
+        due
+    }
+}
+
+/// What only a person heals: what it is called, and what to do.
+fn refusal(code: Code) -> Option<(&'static str, &'static str)> {
+    match code {
+        Code::Authentication
+        | Code::SaslAuthenticationFailed
+        | Code::UnsupportedSASLMechanism
+        | Code::IllegalSASLState => {
+            Some(("authentication", "check -K security.protocol, sasl.mechanism, sasl.username and sasl.password"))
+        }
+        Code::SSL => Some((
+            "TLS",
+            "check -K security.protocol, ssl.ca.location, ssl.certificate.location and ssl.key.location, and the dates \
+             of the certificates",
+        )),
+        Code::TopicAuthorizationFailed => {
+            Some(("authorization", "let this user read and describe the topic (ACL operations Read, Describe)"))
+        }
+        Code::GroupAuthorizationFailed => {
+            Some(("authorization", "let this user read with the consumer group (ACL operation Read on the group)"))
+        }
+        Code::ClusterAuthorizationFailed => Some(("authorization", "let this user use the cluster")),
+        _ => None,
+    }
+}
