@@ -190,9 +190,28 @@ pub enum Breach {
     Restored { at: TableVersion, to: TableVersion, frontier: Frontier },
     /// Another table lies where ours was when this log was opened.
     Recreated { was: String, is: String },
-    /// The stored frontier of a partition asked for belongs to another topic of this name (it was
-    /// deleted and made again). Over for a partition once we committed it.
-    OtherTopic { was: String, is: String },
+    /// The stored frontier of these partitions, of those asked for, belongs to another topic of
+    /// this name (it was deleted and made again). Over for a partition once we committed it.
+    OtherTopic { was: String, is: String, partitions: BTreeSet<PartitionId> },
+}
+
+impl Breach {
+    /// What of it concerns one partition.
+    #[must_use]
+    pub fn of(&self, partition: PartitionId) -> Option<Self> {
+        match self {
+            Self::Restored { at, to, frontier } => {
+                let frontier = Frontier::from([(partition, *frontier.get(&partition)?)]);
+                Some(Self::Restored { at: *at, to: *to, frontier })
+            }
+            Self::Recreated { .. } => Some(self.clone()),
+            Self::OtherTopic { was, is, partitions } => partitions.contains(&partition).then(|| Self::OtherTopic {
+                was: was.clone(),
+                is: is.clone(),
+                partitions: BTreeSet::from([partition]),
+            }),
+        }
+    }
 }
 
 /// One partition's move in one commit.

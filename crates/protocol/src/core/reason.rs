@@ -1,0 +1,156 @@
+//! Why the core stops, and why it throws away what it holds. The texts name no topic and no
+//! table: who prints them knows these.
+
+use std::fmt;
+
+use crate::ports::{Breach, Exit};
+use crate::position::{Offset, PartitionId, TableVersion};
+
+/// What only a person can decide. P9: what happened, where, and which option goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Reason {
+    /// Input was deleted before it was read.
+    #[error(
+        "partition {partition}: offsets {at} to {} were deleted before they were read (oldest kept: {oldest}, end: {end}); \
+         pass --on-gap=skip to go on at {oldest} without them",
+        oldest.last()
+    )]
+    Expired { partition: PartitionId, at: Offset, oldest: Offset, end: Offset },
+
+    /// The log ends below what was read of it.
+    #[error(
+        "partition {partition}: the topic ends at {end}, but everything below {at} was read of it already: it was \
+         truncated or made again; pass --on-gap=skip to go on at its oldest record, {oldest}"
+    )]
+    Truncated { partition: PartitionId, at: Offset, oldest: Offset, end: Offset },
+
+    /// The user's start is not in the log.
+    #[error(
+        "partition {partition}: asked to start at offset {at}, but the topic holds {oldest} to {end} (exclusive); \
+         correct --seek_offsets, or pass --on-gap=skip to start at the nearest offset there is"
+    )]
+    SeekOutside { partition: PartitionId, at: Offset, oldest: Offset, end: Offset },
+
+    /// The user's start lies above the stored frontier.
+    #[error(
+        "partition {partition}: stored {} seek {}: the table's last consumed offset lies below the one of \
+         --seek_offsets, and going on would leave a gap; nothing was written. Remove the partition from \
+         --seek_offsets to go on at {stored}, or use another --app_id",
+        stored.last(), seek.last()
+    )]
+    SeekAhead { partition: PartitionId, stored: Offset, seek: Offset },
+
+    /// The sink's frontier went back, or vanished, while we ran.
+    #[error(
+        "partition {partition}: the table's last consumed offset was {}, now it is {}: somebody set it back or the \
+         log was rewound; pass --on-restore=replay to read again from there, --on-restore=accept to go on at {known}",
+        known.last(), Stored(*stored)
+    )]
+    Rewound { partition: PartitionId, known: Offset, stored: Option<Offset> },
+
+    /// The sink's log ends below a version that we have seen.
+    #[error(
+        "the table's newest version is {version}, but version {seen} was there before: its log was rewound. Check \
+         what happened to it; a start after that goes on from what the table says then"
+    )]
+    RewoundLog { version: TableVersion, seen: TableVersion },
+
+    /// The data was restored to an older version, our frontier was not.
+    #[error(
+        "the table was restored to version {to} by version {at}: rows of {} are gone from it, though its last consumed \
+         offsets say otherwise; pass --on-restore=replay to read them again, --on-restore=accept to go on without them",
+        Places(.partitions)
+    )]
+    Restored { at: TableVersion, to: TableVersion, partitions: Vec<(PartitionId, Offset)> },
+
+    /// Another table.
+    #[error(
+        "the table was dropped and made again (its id was {was}, now it is {is}): nothing that was written is in it. \
+         Start again to fill the new one, from where it says or from the topic's beginning"
+    )]
+    Recreated { was: String, is: String },
+
+    /// Another topic.
+    #[error(
+        "the topic was deleted and made again (its id was {was}, now it is {is}): the table's last consumed offsets \
+         are about the old one; pass --on-gap=skip to take the new one from its oldest record"
+    )]
+    OtherTopic { was: String, is: String },
+}
+
+impl Reason {
+    /// How the process ends by it.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::SeekAhead { .. } | Self::SeekOutside { .. } => Exit::Config,
+            _ => Exit::Data,
+        }
+    }
+}
+
+/// Why everything that is held and not committed is thrown away, to start again from the sink's
+/// frontier. Nothing is lost by it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// P8: somebody committed further than we knew.
+    Fenced { partition: PartitionId, expect: Option<Offset>, stored: Offset },
+    /// P9: the sink says less than we committed.
+    Rewound { partition: PartitionId, expect: Offset, stored: Option<Offset> },
+    /// P9: the sink, or the topic, is not what it was.
+    Breached(Breach),
+    /// The data was made for another shape.
+    Reshaped,
+    /// A partition that it has data of is not ours any more.
+    Lost { partition: PartitionId },
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fenced { partition, expect, stored } => write!(
+                f,
+                "another process committed partition {partition} up to {} (expected: {})",
+                stored.last(),
+                Stored(*expect)
+            ),
+            Self::Rewound { partition, expect, stored } => write!(
+                f,
+                "the last consumed offset of partition {partition} went back from {} to {}",
+                expect.last(),
+                Stored(*stored)
+            ),
+            Self::Breached(Breach::Restored { at, to, .. }) => {
+                write!(f, "the table was restored to version {to} by version {at}")
+            }
+            Self::Breached(Breach::Recreated { was, is }) => write!(f, "table {was} was replaced by table {is}"),
+            Self::Breached(Breach::OtherTopic { was, is, .. }) => write!(f, "topic {was} was replaced by topic {is}"),
+            Self::Reshaped => f.write_str("the table's schema, partitioning or properties changed"),
+            Self::Lost { partition } => write!(f, "partition {partition} was lost"),
+        }
+    }
+}
+
+/// A stored frontier as sinks show it: the last consumed offset.
+struct Stored(Option<Offset>);
+
+impl fmt::Display for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(offset) => write!(f, "{}", offset.last()),
+            None => f.write_str("none"),
+        }
+    }
+}
+
+struct Places<'a>(&'a [(PartitionId, Offset)]);
+
+impl fmt::Display for Places<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (partition, from)) in self.0.iter().enumerate() {
+            let comma = if n == 0 { "" } else { ", " };
+            write!(f, "{comma}partition {partition} from offset {from}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! What the core asks for, and what it is told.
+
+use std::collections::BTreeSet;
+
+use super::reason::{Reason, Why};
+use crate::ports::{Bounds, Head, Permit, Stopping};
+use crate::position::{CommitId, Frontier, Offset, PartitionId, SinkId, TableVersion};
+
+/// The one thing to do next. Each but [`Read`](Self::Read), [`End`](Self::End) and
+/// [`Stop`](Self::Stop) is answered by the [`Event`] of its name. An action may be tried again
+/// until it is answered; any event in between may change what is next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Read the sink's newest version.
+    Load { sink: SinkId, partitions: BTreeSet<PartitionId> },
+    /// Make the stage ready for the sink's layout as of the last load. It holds nothing.
+    Open { sink: SinkId },
+    /// Ask the input what it holds of a partition.
+    Ask { partition: PartitionId },
+    /// Think up a name for a commit of frontiers alone.
+    Name,
+    /// Begin to deliver from these positions.
+    Start { positions: Frontier },
+    /// Take in what the input says, and tell when it is time to commit.
+    Read,
+    /// Close what the stage holds into a batch, and think up its name.
+    Seal,
+    /// Put a version. The batch goes with it if one is sealed.
+    Put(Permit),
+    /// Look for our own commit.
+    Find { sink: SinkId, commit: CommitId, from: TableVersion },
+    /// Tell lag tools.
+    Announce { frontier: Frontier },
+    /// Keep the sink's house.
+    Tend { sink: SinkId },
+    /// Let go of partitions.
+    Release { partitions: BTreeSet<PartitionId> },
+    /// Forget everything held, and the sealed batch.
+    Discard(Why),
+    /// All is done.
+    End(Ending),
+    /// A person has to decide.
+    Stop(Reason),
+}
+
+/// How a run ends well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// Everything up to the asked ends is committed.
+    Reached,
+    /// Asked to stop; what was held is committed.
+    Stopped,
+    /// Asked to stop at once; what was held is read again by the next owner.
+    Aborted,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// Partitions are ours.
+    Gained(BTreeSet<PartitionId>),
+    /// Partitions are asked back.
+    Losing(BTreeSet<PartitionId>),
+    /// Partitions are gone.
+    Lost(BTreeSet<PartitionId>),
+    /// Records that [`Core::admit`](super::Core::admit) let in are in the stage.
+    Taken { partition: PartitionId, from: Offset, to: Offset },
+    /// No record of the partition is left below `end`.
+    Reached { partition: PartitionId, end: Offset },
+    /// P9: the input does not hold what it was told to begin with.
+    Gone { partition: PartitionId, at: Offset, bounds: Bounds },
+    /// What is held is to be committed now: for latency, size, or memory.
+    Due,
+    /// Somebody asks us to end.
+    Stopping(Stopping),
+    /// The sink's newest version.
+    Loaded(Head),
+    /// The stage is ready.
+    Opened,
+    /// What the input holds.
+    Bounds { partition: PartitionId, bounds: Bounds },
+    /// A name for a commit of frontiers alone.
+    Named(CommitId),
+    /// The input delivers.
+    Started,
+    /// The stage's batch has this name.
+    Sealed(CommitId),
+    /// How the put ended.
+    Put(Outcome),
+    /// Where our commit is.
+    Found(Option<TableVersion>),
+    /// Lag tools know.
+    Announced,
+    /// The house is kept.
+    Tended,
+    /// They are not ours any more.
+    Released(BTreeSet<PartitionId>),
+    /// Nothing is held.
+    Discarded,
+}
+
+/// How a put ended, as far as we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It is there.
+    Done,
+    /// The version is taken, by whom is unknown.
+    Taken,
+    /// No answer, or an error: it may be there.
+    Unknown,
+}
+
+/// What to do with records that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Admit {
+    /// Not wanted: recycle them.
+    No,
+    /// Push those below the offset, if one is given, and tell [`Event::Taken`].
+    Below(Option<Offset>),
+}

@@ -1,0 +1,488 @@
+//! The loop: asks the core, calls a port, tells the core.
+//!
+//! What the core leaves out is here: time, sizes, retries. An error that may heal is waited out,
+//! with the group's word still heard, so that partitions can come and go during an outage; then the
+//! core is asked again, which may want something else by then. Nothing is tried again blindly.
+
+mod retry;
+mod stopped;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::time::Duration;
+
+pub use stopped::Stopped;
+pub use watch::{Due, Port, Watch};
+
+use crate::core::{Action, Admit, Core, Ending, Event, Outcome};
+use crate::ports::{Bounds, Input, InputLog, OutputLog, Permit, Point, Put, Stage, Stopping, World};
+use crate::position::{CommitId, PartitionId, TableVersion};
+use crate::records::Records;
+use retry::Backoff;
+use stopped::{Trouble, stops, trouble};
+
+/// When to commit, and how long to go on trying.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Longest wait of a record before it is committed.
+    pub latency_ms: u64,
+    /// Sizes are looked at whenever a multiple of so many messages is held. At least 1.
+    pub batch_messages: usize,
+    /// Bytes of values that make a commit due.
+    pub file_bytes: usize,
+    /// After a wish to stop gracefully: how long to go on trying to commit what is held.
+    pub grace_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { latency_ms: 300_000, batch_messages: 5_000, file_bytes: 134_217_728, grace_ms: 25_000 }
+    }
+}
+
+/// What one step of the loop came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    /// Something was done.
+    Went,
+    /// The input had nothing to say.
+    Idle,
+    /// All is done.
+    Ended(Ending),
+}
+
+/// A wish to stop is noticed within this time.
+const TICK: Duration = Duration::from_millis(100);
+/// Retries of what fails.
+const FIRST_RETRY_MS: u64 = 200;
+const LONGEST_RETRY_MS: u64 = 30_000;
+/// While stopping, retries come sooner.
+const LONGEST_RETRY_STOPPING_MS: u64 = 2_000;
+/// Retries of a commit that somebody else was faster than.
+const FIRST_RACE_MS: u64 = 5;
+const LONGEST_RACE_MS: u64 = 1_000;
+
+/// What the input may say about records while it is asked about its group alone.
+const MOST_UNHEARD: usize = 256;
+
+/// Runs until all is done, or somebody has to look.
+///
+/// # Errors
+/// See [`Stopped`]; its text says what happened and what to do.
+pub fn drive<I, S, O, W, V>(
+    core: Core,
+    input: I,
+    stage: S,
+    output: O,
+    world: W,
+    watch: V,
+    limits: Limits,
+) -> Result<Ending, Stopped>
+where
+    I: InputLog,
+    S: Stage,
+    O: OutputLog<Batch = S::Batch, Layout = S::Layout>,
+    W: World,
+    V: Watch,
+{
+    let mut drive = Drive::new(core, input, stage, output, world, watch, limits);
+    loop {
+        if let Progress::Ended(ending) = drive.step()? {
+            return Ok(ending);
+        }
+    }
+}
+
+/// One process of the pipeline: the core and what it talks to.
+pub struct Drive<I, S, O: OutputLog, W, V> {
+    core: Core,
+    input: I,
+    stage: S,
+    output: O,
+    world: W,
+    watch: V,
+    limits: Limits,
+    /// What is sealed and not committed.
+    batch: Option<O::Batch>,
+    /// The last permit tried.
+    permit: Option<Permit>,
+    held: Held,
+    due_for: Option<Due>,
+    /// What the input said while it was asked about its group alone.
+    unheard: VecDeque<Input>,
+    trouble: Backoff,
+    puts: Backoff,
+    races: Backoff,
+    last_error: Option<String>,
+    stopping: Stopping,
+    stopping_since_ms: u64,
+}
+
+/// What was taken in since the last seal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    messages: usize,
+    value_bytes: usize,
+    since_ms: Option<u64>,
+}
+
+impl<I, S, O, W, V> Drive<I, S, O, W, V>
+where
+    I: InputLog,
+    S: Stage,
+    O: OutputLog<Batch = S::Batch, Layout = S::Layout>,
+    W: World,
+    V: Watch,
+{
+    /// A process that has done nothing yet.
+    pub fn new(core: Core, input: I, stage: S, output: O, world: W, watch: V, limits: Limits) -> Self {
+        assert!(limits.batch_messages > 0, "a batch has at least one message");
+        Self {
+            core,
+            input,
+            stage,
+            output,
+            world,
+            watch,
+            limits,
+            batch: None,
+            permit: None,
+            held: Held::default(),
+            due_for: None,
+            unheard: VecDeque::new(),
+            trouble: Backoff::new(FIRST_RETRY_MS, LONGEST_RETRY_MS),
+            puts: Backoff::new(FIRST_RETRY_MS, LONGEST_RETRY_MS),
+            races: Backoff::new(FIRST_RACE_MS, LONGEST_RACE_MS),
+            last_error: None,
+            stopping: Stopping::No,
+            stopping_since_ms: 0,
+        }
+    }
+
+    /// What the core knows.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Does the next thing.
+    ///
+    /// # Errors
+    /// See [`Stopped`].
+    pub fn step(&mut self) -> Result<Progress, Stopped> {
+        self.heed_wishes()?;
+        let action = self.core.next();
+        match self.perform(action) {
+            Ok(progress) => {
+                self.trouble.reset();
+                Ok(progress)
+            }
+            Err(Trouble::Stops(stopped)) => Err(stopped),
+            Err(Trouble::Heals { port, doing, source }) => {
+                let (attempt, wait) = self.trouble.failed(&mut self.world, longest_retry_ms(self.stopping));
+                self.wait_out(port, doing, &*source, attempt, wait)?;
+                Ok(Progress::Went)
+            }
+        }
+    }
+
+    /// Tells the core when somebody wants us to end, and gives up when that takes too long.
+    fn heed_wishes(&mut self) -> Result<(), Stopped> {
+        let wish = self.world.stopping();
+        if wish != self.stopping {
+            if self.stopping == Stopping::No {
+                self.stopping_since_ms = self.world.now_ms();
+            }
+            self.stopping = wish;
+            self.core.on(Event::Stopping(wish));
+        }
+        if self.stopping == Stopping::Gracefully {
+            let waited_ms = self.world.now_ms().saturating_sub(self.stopping_since_ms);
+            if waited_ms > self.limits.grace_ms {
+                return Err(Stopped::GaveUp { waited_ms, last: self.last_error.take() });
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, action: Action) -> Result<Progress, Trouble> {
+        let event = match action {
+            Action::Read => return self.read(),
+            Action::End(ending) => {
+                self.watch.ended(ending);
+                return Ok(Progress::Ended(ending));
+            }
+            Action::Stop(reason) => return Err(Trouble::Stops(reason.into())),
+            Action::Put(permit) => return self.put(permit),
+            Action::Load { partitions, .. } => {
+                Event::Loaded(self.output.load(&partitions).map_err(trouble(Port::Output, "read the table's log"))?)
+            }
+            Action::Find { commit, from, .. } => return self.find(commit, from),
+            Action::Open { .. } => {
+                self.stage.discard();
+                let layout = self.output.layout();
+                self.stage.open(&layout).map_err(trouble(Port::Stage, "prepare for the table's schema"))?;
+                Event::Opened
+            }
+            Action::Ask { partition } => {
+                let bounds =
+                    self.input.bounds(partition).map_err(trouble(Port::Input, "ask for a partition's offsets"))?;
+                Event::Bounds { partition, bounds }
+            }
+            Action::Name => Event::Named(self.world.commit_id()),
+            Action::Start { positions } => {
+                self.world.reach(Point::BeforeStart);
+                self.unheard.retain(|said| !partition_of(said).is_some_and(|p| positions.contains_key(&p)));
+                self.input.start(&positions).map_err(trouble(Port::Input, "start to read"))?;
+                self.watch.started(&positions);
+                Event::Started
+            }
+            Action::Seal => self.seal()?,
+            Action::Announce { frontier } => {
+                self.world.reach(Point::BeforeAnnounce);
+                self.input.announce(&frontier);
+                self.world.reach(Point::AfterAnnounce);
+                Event::Announced
+            }
+            Action::Tend { .. } => {
+                self.world.reach(Point::BeforeTend);
+                self.output.tend();
+                self.world.reach(Point::AfterTend);
+                Event::Tended
+            }
+            Action::Release { partitions } => {
+                self.world.reach(Point::BeforeRelease);
+                self.input.release(&partitions).map_err(trouble(Port::Input, "let go of partitions"))?;
+                self.world.reach(Point::AfterRelease);
+                self.watch.released(&partitions);
+                Event::Released(partitions)
+            }
+            Action::Discard(why) => {
+                self.watch.discarded(&why);
+                self.stage.discard();
+                self.forget_batch();
+                (self.held, self.due_for) = (Held::default(), None);
+                Event::Discarded
+            }
+        };
+        self.core.on(event);
+        Ok(Progress::Went)
+    }
+
+    fn seal(&mut self) -> Result<Event, Trouble> {
+        self.world.reach(Point::BeforeSeal);
+        let batch = self.stage.seal().map_err(trouble(Port::Stage, "write data files"))?;
+        self.batch = Some(batch);
+        let Held { messages, value_bytes, .. } = std::mem::take(&mut self.held);
+        self.watch.sealed(self.due_for.take().unwrap_or(Due::Leaving), messages as u64, value_bytes as u64);
+        self.world.reach(Point::AfterSeal);
+        Ok(Event::Sealed(self.world.commit_id()))
+    }
+
+    /// Puts a version. After an error the core is told before we wait: the outcome is unknown, and
+    /// partitions may be lost meanwhile.
+    fn put(&mut self, permit: Permit) -> Result<Progress, Trouble> {
+        self.world.reach(Point::BeforePut);
+        let put = self.output.put(&permit, self.batch.as_ref());
+        self.world.reach(Point::AfterPut);
+        let version = permit.version();
+        self.permit = Some(permit);
+        match put {
+            Ok(Put::Done) => {
+                self.committed(version);
+                self.core.on(Event::Put(Outcome::Done));
+            }
+            Ok(Put::Taken) => {
+                self.core.on(Event::Put(Outcome::Taken));
+                self.watch.raced(version);
+                let (_, wait) = self.races.failed(&mut self.world, u64::MAX);
+                self.listen(wait).map_err(Trouble::Stops)?;
+            }
+            Err(error) => match trouble(Port::Output, "commit")(error) {
+                Trouble::Stops(stopped) => return Err(Trouble::Stops(stopped)),
+                Trouble::Heals { port, doing, source } => {
+                    self.core.on(Event::Put(Outcome::Unknown));
+                    let (attempt, wait) = self.puts.failed(&mut self.world, longest_retry_ms(self.stopping));
+                    self.wait_out(port, doing, &*source, attempt, wait).map_err(Trouble::Stops)?;
+                }
+            },
+        }
+        Ok(Progress::Went)
+    }
+
+    fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Progress, Trouble> {
+        let found = self.output.find(commit, from).map_err(trouble(Port::Output, "look for our commit"))?;
+        if let Some(version) = found {
+            self.committed(version);
+        }
+        self.core.on(Event::Found(found));
+        Ok(Progress::Went)
+    }
+
+    fn committed(&mut self, version: TableVersion) {
+        if let Some(permit) = &self.permit {
+            self.watch.committed(version, permit);
+        }
+        self.forget_batch();
+        self.puts.reset();
+        self.races.reset();
+    }
+
+    fn forget_batch(&mut self) {
+        (self.batch, self.permit) = (None, None);
+    }
+
+    fn read(&mut self) -> Result<Progress, Trouble> {
+        if let Some(due) = self.due() {
+            self.due_for = Some(due);
+            self.core.on(Event::Due);
+            return Ok(Progress::Went);
+        }
+        let said = match self.unheard.pop_front() {
+            Some(input) => Some(input),
+            None => {
+                let batch = self.limits.batch_messages;
+                let wait = self.until_due();
+                self.input.poll(batch - self.held.messages % batch, wait).map_err(trouble(Port::Input, "read"))?
+            }
+        };
+        match said {
+            None => return Ok(Progress::Idle),
+            Some(Input::Records(records)) => self.take(records)?,
+            Some(Input::Reached { partition, end }) => {
+                self.watch.reached(partition, end);
+                self.core.on(Event::Reached { partition, end });
+            }
+            Some(Input::Gone { partition, at, oldest, end }) => {
+                self.core.on(Event::Gone { partition, at, bounds: Bounds { oldest, end } });
+            }
+            Some(membership) => self.hear(membership),
+        }
+        Ok(Progress::Went)
+    }
+
+    /// Takes in what the group says; keeps anything else for later.
+    fn hear(&mut self, said: Input) {
+        match said {
+            Input::Gained(partitions) => {
+                self.watch.gained(&partitions);
+                self.core.on(Event::Gained(partitions));
+            }
+            Input::Losing(partitions) => {
+                self.watch.losing(&partitions);
+                self.core.on(Event::Losing(partitions));
+            }
+            Input::Lost(partitions) => {
+                self.watch.lost(&partitions);
+                self.core.on(Event::Lost(partitions));
+            }
+            other => self.unheard.push_back(other),
+        }
+    }
+
+    fn take(&mut self, mut records: Records) -> Result<(), Trouble> {
+        let partition = records.partition();
+        let Admit::Below(end) = self.core.admit(partition) else {
+            self.input.recycle(records);
+            return Ok(());
+        };
+        if let Some(end) = end {
+            records.truncate(end);
+        }
+        let (from, to) = (records.from(), records.to());
+        if to > from {
+            self.held.messages += records.len();
+            self.held.value_bytes += records.value_bytes();
+            if self.held.since_ms.is_none() {
+                self.held.since_ms = Some(self.world.now_ms());
+            }
+            self.watch.taken(&records);
+            let arena = self.stage.push(records).map_err(|error| stops(Port::Stage, "convert records", error))?;
+            arena.into_iter().for_each(|arena| self.input.recycle(arena));
+        } else {
+            self.input.recycle(records);
+        }
+        self.core.on(Event::Taken { partition, from, to });
+        Ok(())
+    }
+
+    /// Whether what is held is to be committed.
+    fn due(&mut self) -> Option<Due> {
+        if !self.core.is_holding() {
+            return None;
+        }
+        let Held { messages, value_bytes, .. } = self.held;
+        if self.until_latency() == Some(Duration::ZERO) {
+            Some(Due::Latency)
+        } else if messages > 0
+            && messages.is_multiple_of(self.limits.batch_messages)
+            && value_bytes >= self.limits.file_bytes
+        {
+            Some(Due::Size)
+        } else {
+            self.stage.is_full().then_some(Due::Memory)
+        }
+    }
+
+    fn until_latency(&mut self) -> Option<Duration> {
+        let due_ms = self.held.since_ms?.saturating_add(self.limits.latency_ms);
+        Some(Duration::from_millis(due_ms.saturating_sub(self.world.now_ms())))
+    }
+
+    fn until_due(&mut self) -> Duration {
+        self.until_latency().map_or(TICK, |left| left.min(TICK))
+    }
+
+    /// Waits before something is tried again, loudly.
+    fn wait_out(
+        &mut self,
+        port: Port,
+        doing: &'static str,
+        error: &(dyn Error + Send + Sync + 'static),
+        attempt: u32,
+        wait: Duration,
+    ) -> Result<(), Stopped> {
+        self.watch.retrying(port, doing, error, attempt, wait);
+        self.last_error = Some(format!("{doing}: {error}"));
+        self.listen(wait)
+    }
+
+    /// Lets time pass, hearing what the group says, until the wish to stop changes.
+    fn listen(&mut self, wait: Duration) -> Result<(), Stopped> {
+        let wish = self.stopping;
+        let until_ms = self.world.now_ms().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        loop {
+            self.heed_wishes()?;
+            let now_ms = self.world.now_ms();
+            if now_ms >= until_ms || self.stopping != wish {
+                return Ok(());
+            }
+            let slice = Duration::from_millis(until_ms - now_ms).min(TICK);
+            let said = if self.unheard.len() < MOST_UNHEARD { self.input.poll(0, slice) } else { Ok(None) };
+            if let Ok(Some(said)) = said {
+                self.hear(said);
+            } else {
+                // An input that fails is tried again by the core's next action; until then only time passes.
+                let passed_ms = self.world.now_ms() - now_ms;
+                self.world.pause(slice.saturating_sub(Duration::from_millis(passed_ms)));
+            }
+        }
+    }
+}
+
+/// The partition that something said is about, unless the group said it.
+fn partition_of(said: &Input) -> Option<PartitionId> {
+    match said {
+        Input::Records(records) => Some(records.partition()),
+        Input::Reached { partition, .. } | Input::Gone { partition, .. } => Some(*partition),
+        Input::Gained(_) | Input::Losing(_) | Input::Lost(_) => None,
+    }
+}
+
+fn longest_retry_ms(stopping: Stopping) -> u64 {
+    if stopping == Stopping::No { u64::MAX } else { LONGEST_RETRY_STOPPING_MS }
+}

@@ -1,0 +1,387 @@
+//! A table whose log is a list of versions, and its writers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::{MemoryBatch, MemoryError, Topic};
+use crate::ports::{Advance, Breach, Gap, Head, OutputLog, Permit, Put};
+use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, TableVersion};
+
+/// A table. A clone is the same table.
+#[derive(Clone)]
+pub struct Table(Arc<Mutex<State>>);
+
+struct State {
+    id: u64,
+    versions: Vec<Version>,
+    /// A put whose request is still on its way.
+    late: Option<(TableVersion, Version)>,
+}
+
+/// One version, as its commit says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Version {
+    commit: Option<CommitId>,
+    /// The topic that the frontier is about.
+    topic: u64,
+    frontier: Frontier,
+    advances: BTreeMap<PartitionId, Advance>,
+    gaps: Vec<Gap>,
+    rows: Vec<(PartitionId, Offset, Vec<u8>)>,
+    /// What files must fit from here on.
+    shape: u64,
+    /// What the rows were made for.
+    made_for: Option<Shape>,
+    restores: Option<TableVersion>,
+}
+
+/// What a call asks of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    Load,
+    Put,
+    Find,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fate {
+    /// It goes well.
+    Well,
+    /// No answer, and nothing happened.
+    Fails,
+    /// No answer, but it happened.
+    ReplyLost,
+    /// No answer, and it happens some time later ([`Table::deliver_late`]).
+    Late,
+    /// It happened, and the store's client sent it again: "already exists".
+    SentTwice,
+    /// "Already exists", or 409, though nothing is there.
+    Conflict,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Table {
+    /// An empty table at version 0.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(State { id: 1, versions: vec![Version::default()], late: None })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// A writer; `topic` identifies what it reads (a topic that was made again has another).
+    #[must_use]
+    pub fn open(&self, topic: u64) -> MemoryOutput {
+        let opened = self.state().id;
+        MemoryOutput { table: self.clone(), opened, topic, shape: Shape(0), fate: Box::new(|_| Fate::Well) }
+    }
+
+    /// Somebody puts a version that concerns nobody.
+    pub fn foreign_append(&self) {
+        self.foreign(|_| {});
+    }
+
+    /// Somebody changes what files must fit.
+    pub fn foreign_reshape(&self) {
+        self.foreign(|version| version.shape += 1);
+    }
+
+    /// Somebody sets a stored frontier.
+    pub fn foreign_frontier(&self, partition: PartitionId, to: Offset) {
+        self.foreign(|version| {
+            version.frontier.insert(partition, to);
+        });
+    }
+
+    /// Somebody brings the rows of an older version back.
+    pub fn foreign_restore(&self, to: TableVersion) {
+        self.foreign(|version| version.restores = Some(to));
+    }
+
+    fn foreign(&self, change: impl FnOnce(&mut Version)) {
+        let mut state = self.state();
+        let newest = state.newest();
+        let mut version = Version { shape: newest.shape, topic: newest.topic, ..Version::default() };
+        change(&mut version);
+        state.versions.push(version);
+    }
+
+    /// Somebody drops the table and makes another.
+    pub fn foreign_recreate(&self) {
+        let mut state = self.state();
+        (state.id, state.versions, state.late) = (state.id + 1, vec![Version::default()], None);
+    }
+
+    /// A late put arrives. True when it was not too late.
+    pub fn deliver_late(&self) -> bool {
+        let mut state = self.state();
+        let Some((number, version)) = state.late.take() else { return false };
+        state.put(number, version)
+    }
+
+    /// Newest version.
+    #[must_use]
+    pub fn version(&self) -> TableVersion {
+        self.state().head()
+    }
+
+    /// The stored frontier.
+    #[must_use]
+    pub fn frontier(&self) -> Frontier {
+        let state = self.state();
+        state.frontier_at(state.head())
+    }
+
+    /// The rows that a reader sees, in no order that matters.
+    #[must_use]
+    pub fn rows(&self) -> Vec<(PartitionId, Offset, Vec<u8>)> {
+        let state = self.state();
+        state.rows_at(state.head())
+    }
+
+    /// Whether a version carries this name.
+    #[must_use]
+    pub fn has(&self, commit: CommitId) -> bool {
+        self.state().versions.iter().any(|v| v.commit == Some(commit))
+    }
+
+    /// Each version's gaps.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Gap> {
+        self.state().versions.iter().flat_map(|v| v.gaps.clone()).collect()
+    }
+
+    /// Proves the table's own log: chains (P2), names, shapes, and that each commit's rows are
+    /// exactly the topic's records of its spans (P1).
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn verify(&self, topic: &Topic) -> Result<(), String> {
+        let state = self.state();
+        let mut frontier = Frontier::new();
+        let mut names = BTreeSet::new();
+        let mut shape = 0;
+        for (number, version) in state.versions.iter().enumerate() {
+            if let Some(name) = version.commit {
+                ensure(names.insert(name), || format!("P1: version {number} repeats the commit {name}"))?;
+            }
+            let fits = version.made_for.is_none_or(|made_for| made_for == Shape(shape));
+            ensure(fits, || format!("version {number} holds rows made for another shape"))?;
+            shape = version.shape;
+            for (partition, advance) in &version.advances {
+                let stored = frontier.get(partition).copied();
+                check_link(number, *partition, stored, *advance, &version.gaps)?;
+            }
+            if version.commit.is_some() {
+                version.check_rows(number, topic)?;
+            }
+            frontier.extend(version.frontier.iter().map(|(p, o)| (*p, *o)));
+        }
+        Ok(())
+    }
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+fn check_link(
+    number: usize,
+    partition: PartitionId,
+    stored: Option<Offset>,
+    advance: Advance,
+    gaps: &[Gap],
+) -> Result<(), String> {
+    ensure(advance.expect == stored, || {
+        format!("P2: version {number} expected partition {partition} at {:?}, it was at {stored:?}", advance.expect)
+    })?;
+    let breaks = stored.is_some_and(|stored| stored != advance.from);
+    ensure(!breaks || gaps.iter().any(|gap| gap.partition == partition), || {
+        format!("P9: version {number} breaks the chain of partition {partition} at {stored:?} without a word")
+    })
+}
+
+impl Version {
+    fn check_rows(&self, number: usize, topic: &Topic) -> Result<(), String> {
+        let mut expected = Vec::new();
+        for (partition, advance) in &self.advances {
+            let records = topic.records(*partition).into_iter();
+            let span = records.filter(|(at, value)| (advance.from..advance.to).contains(at) && value != b"bad");
+            expected.extend(span.map(|(at, value)| (*partition, at, value)));
+        }
+        let mut rows = self.rows.clone();
+        rows.sort_by_key(|row| (row.0, row.1));
+        ensure(rows == expected, || {
+            let places = |rows: &[(PartitionId, Offset, Vec<u8>)]| -> Vec<_> {
+                rows.iter().map(|row| (row.0.0, row.1.get())).collect()
+            };
+            format!("P1: version {number} holds {:?}, its spans {:?}", places(&rows), places(&expected))
+        })
+    }
+}
+
+impl State {
+    fn head(&self) -> TableVersion {
+        TableVersion(self.versions.len() as u64 - 1)
+    }
+
+    fn newest(&self) -> &Version {
+        self.versions.last().expect("version 0 is always there")
+    }
+
+    fn until(&self, version: TableVersion) -> &[Version] {
+        let count = usize::try_from(version.0).expect("a short log") + 1;
+        &self.versions[..count.min(self.versions.len())]
+    }
+
+    fn put(&mut self, number: TableVersion, version: Version) -> bool {
+        let free = self.head().next() == number;
+        if free {
+            self.versions.push(version);
+        }
+        free
+    }
+
+    fn frontier_at(&self, version: TableVersion) -> Frontier {
+        self.until(version).iter().flat_map(|v| v.frontier.clone()).collect()
+    }
+
+    fn rows_at(&self, version: TableVersion) -> Vec<(PartitionId, Offset, Vec<u8>)> {
+        let mut rows = Vec::new();
+        for version in self.until(version) {
+            if let Some(to) = version.restores {
+                rows = self.rows_at(to);
+            }
+            rows.extend(version.rows.iter().cloned());
+        }
+        rows
+    }
+
+    /// The partitions whose rows the newest restore took away, nobody having written that down.
+    fn restored(&self, asked: &BTreeSet<PartitionId>) -> Option<Breach> {
+        let at = self.versions.iter().rposition(|v| v.restores.is_some())?;
+        let to = self.versions[at].restores?;
+        let (before, covered) = (self.frontier_at(TableVersion(at as u64)), self.frontier_at(to));
+        let mut frontier = Frontier::new();
+        for partition in asked {
+            let covers = covered.get(partition).copied().unwrap_or(Offset::ZERO);
+            let written = self.versions[at..].iter().any(|v| v.gaps.iter().any(|gap| gap.partition == *partition));
+            if before.get(partition).is_some_and(|stored| *stored > covers) && !written {
+                frontier.insert(*partition, covers);
+            }
+        }
+        (!frontier.is_empty()).then_some(Breach::Restored { at: TableVersion(at as u64), to, frontier })
+    }
+
+    /// The partitions whose frontier is about another topic.
+    fn other_topic(&self, asked: &BTreeSet<PartitionId>, topic: u64) -> Option<Breach> {
+        let mut was = topic;
+        let mut partitions = BTreeSet::new();
+        for partition in asked {
+            let newest = self.versions.iter().rev().find(|v| v.frontier.contains_key(partition));
+            if let Some(version) = newest.filter(|version| version.topic != topic) {
+                was = version.topic;
+                partitions.insert(*partition);
+            }
+        }
+        let (was, is) = (was.to_string(), topic.to_string());
+        (!partitions.is_empty()).then_some(Breach::OtherTopic { was, is, partitions })
+    }
+}
+
+/// One process's hold on a table.
+pub struct MemoryOutput {
+    table: Table,
+    opened: u64,
+    topic: u64,
+    shape: Shape,
+    fate: Box<dyn FnMut(Operation) -> Fate + Send>,
+}
+
+impl MemoryOutput {
+    /// Lets `fate` decide what becomes of each call.
+    #[must_use]
+    pub fn fated(self, fate: impl FnMut(Operation) -> Fate + Send + 'static) -> Self {
+        Self { fate: Box::new(fate), ..self }
+    }
+
+    fn ask(&mut self, operation: Operation, doing: &'static str) -> Result<Fate, MemoryError> {
+        match (self.fate)(operation) {
+            Fate::Well => Ok(Fate::Well),
+            fate if operation == Operation::Put => Ok(fate),
+            _ => Err(MemoryError::Outage(doing)),
+        }
+    }
+}
+
+impl OutputLog for MemoryOutput {
+    type Batch = MemoryBatch;
+    type Layout = Shape;
+    type Error = MemoryError;
+
+    fn load(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<Head, MemoryError> {
+        self.ask(Operation::Load, "load")?;
+        let state = self.table.state();
+        let mut frontier = state.frontier_at(state.head());
+        frontier.retain(|p, _| partitions.contains(p));
+        let recreated = (state.id != self.opened)
+            .then(|| Breach::Recreated { was: self.opened.to_string(), is: state.id.to_string() });
+        let breach = recreated.or_else(|| state.other_topic(partitions, self.topic));
+        let breach = breach.or_else(|| state.restored(partitions));
+        self.shape = Shape(state.newest().shape);
+        Ok(Head { version: state.head(), frontier, shape: self.shape, breach })
+    }
+
+    fn layout(&self) -> Shape {
+        self.shape
+    }
+
+    fn put(&mut self, permit: &Permit, batch: Option<&MemoryBatch>) -> Result<Put, MemoryError> {
+        let fate = self.ask(Operation::Put, "put")?;
+        let mut state = self.table.state();
+        let version = Version {
+            commit: Some(permit.commit()),
+            topic: self.topic,
+            frontier: permit.advances().iter().map(|(p, a)| (*p, a.to)).collect(),
+            advances: permit.advances().clone(),
+            gaps: permit.gaps().to_vec(),
+            rows: batch.map(|batch| batch.rows.clone()).unwrap_or_default(),
+            shape: state.newest().shape,
+            made_for: batch.map(|batch| batch.shape),
+            restores: None,
+        };
+        let number = permit.version();
+        match fate {
+            Fate::Fails => return Err(MemoryError::Outage("put")),
+            Fate::Conflict => return Ok(Put::Taken),
+            Fate::Late => {
+                state.late = Some((number, version));
+                return Err(MemoryError::Outage("put"));
+            }
+            Fate::Well | Fate::ReplyLost | Fate::SentTwice => {}
+        }
+        let landed = state.put(number, version);
+        match fate {
+            Fate::ReplyLost => Err(MemoryError::Outage("put")),
+            Fate::Well if landed => Ok(Put::Done),
+            _ => Ok(Put::Taken),
+        }
+    }
+
+    fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, MemoryError> {
+        self.ask(Operation::Find, "find")?;
+        let state = self.table.state();
+        let at = (0..).zip(&state.versions).skip(usize::try_from(from.0).expect("a short log"));
+        Ok(at.into_iter().find(|(_, v)| v.commit == Some(commit)).map(|(number, _)| TableVersion(number)))
+    }
+
+    fn tend(&mut self) {}
+}
