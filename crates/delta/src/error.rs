@@ -1,5 +1,7 @@
 //! What goes wrong with a table, and whether waiting heals it.
 
+use std::error::Error as _;
+
 use delta_kernel::KernelError;
 use lakeward_protocol::ports::{Exit, Fault, Verdict};
 
@@ -91,30 +93,36 @@ impl Fault for DeltaError {
 impl DeltaError {
     /// A store's error while `doing` something (verb and object).
     pub(crate) fn store(doing: impl Into<String>, error: object_store::Error) -> Self {
-        use object_store::Error as E;
-        let doing = doing.into();
-        match error {
-            E::PermissionDenied { .. } | E::Unauthenticated { .. } => Self::Denied { doing, source: error.into() },
-            E::NotSupported { .. } | E::NotImplemented { .. } | E::UnknownConfigurationKey { .. } => {
-                Self::Unfit { doing, source: error.into() }
-            }
-            E::Generic { .. } if local_refusal(&error) => Self::Denied { doing, source: error.into() },
-            _ => Self::Outage { doing, source: error.into() },
+        Self::sorted(doing.into(), Sort::of(&error), error.into())
+    }
+
+    fn sorted(doing: String, sort: Sort, source: Cause) -> Self {
+        match sort {
+            Sort::Denied => Self::Denied { doing, source },
+            Sort::Unfit => Self::Unfit { doing, source },
+            Sort::Outage => Self::Outage { doing, source },
         }
     }
 
     /// The kernel's error while `doing` something with `table`.
     pub(crate) fn kernel(table: &str, doing: &str, error: KernelError) -> Self {
+        if let Some(sort) = Sort::within(&error) {
+            return Self::sorted(format!("{doing} {table}"), sort, error.into());
+        }
         match error {
             KernelError::Backtraced { source, .. } => Self::kernel(table, doing, *source),
-            KernelError::ObjectStore(error) => Self::store(format!("{doing} {table}"), error),
-            KernelError::IOError(_) | KernelError::Reqwest(_) | KernelError::JoinFailure(_) => {
+            KernelError::Reqwest(_) | KernelError::JoinFailure(_) => {
                 Self::Outage { doing: format!("{doing} {table}"), source: error.into() }
             }
             KernelError::EmptyLog => Self::Missing { table: table.to_owned() },
+            KernelError::MaxCatalogVersion(_) => Self::Refused {
+                table: table.to_owned(),
+                feature: "catalogManaged".to_owned(),
+                hint: "its commits belong to a catalog; write to a table that the file system manages".to_owned(),
+            },
             KernelError::Unsupported(what) => Self::Refused {
                 table: table.to_owned(),
-                feature: "a feature that its reader refuses".to_owned(),
+                feature: "a feature that the Delta library refuses".to_owned(),
                 hint: what,
             },
             error => Self::Broken { table: table.to_owned(), reason: format!("{doing}: {error}") },
@@ -125,21 +133,55 @@ impl DeltaError {
     pub(crate) fn is_absence(error: &KernelError) -> bool {
         match error {
             KernelError::Backtraced { source, .. } => Self::is_absence(source),
-            KernelError::FileNotFound(_) | KernelError::EmptyLog | KernelError::MissingVersion(_) => true,
+            KernelError::FileNotFound(_)
+            | KernelError::EmptyLog
+            | KernelError::MissingVersion(_)
+            | KernelError::InvalidTableLocation(_) => true,
             _ => false,
         }
     }
 }
 
-/// A local file system's way to say that we may not.
-fn local_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
-    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return matches!(io.kind(), PermissionDenied | ReadOnlyFilesystem);
+/// What may be done about a store's error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Denied,
+    Unfit,
+    Outage,
+}
+
+impl Sort {
+    fn of(error: &object_store::Error) -> Self {
+        use object_store::Error as E;
+        match error {
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => Self::Denied,
+            E::NotSupported { .. } | E::NotImplemented { .. } | E::UnknownConfigurationKey { .. } => Self::Unfit,
+            E::Generic { source, .. } => Self::within(&**source).unwrap_or(Self::Outage),
+            _ => Self::Outage,
         }
-        cause = error.source();
     }
-    false
+
+    /// A store's or a file system's error among the causes of an error; what is not there is no such.
+    fn within(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        use std::io::ErrorKind;
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            match error.downcast_ref::<object_store::Error>() {
+                Some(object_store::Error::NotFound { .. }) => return None,
+                Some(error) => return Some(Self::of(error)),
+                None => {}
+            }
+            if let Some(io) = error.downcast_ref::<std::io::Error>() {
+                match io.kind() {
+                    ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => return Some(Self::Denied),
+                    ErrorKind::NotFound => return None,
+                    // One that wraps what we look for.
+                    ErrorKind::Other if io.source().is_some() => {}
+                    _ => return Some(Self::Outage),
+                }
+            }
+            cause = error.source();
+        }
+        None
+    }
 }

@@ -93,7 +93,7 @@ impl Table {
         Self::open_place(Place::resolve(location)?, options)
     }
 
-    /// Opens a table in a store that is there already.
+    /// Opens a table in a store that is there already, and that lists in the order of names.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -1,0 +1,9 @@
+//! The delta crate against the protocol: its contract, rivals, faulty stores, and tables of others.
+
+mod contract;
+mod faulty;
+mod housekeeping;
+mod lineage;
+mod races;
+mod support;
+mod tables;
