@@ -318,9 +318,12 @@ impl Decoder {
     }
 }
 
-/// Puts a value that is JSON text.
+/// Puts a value that is JSON text. Captures are places in the message, and stay what they are.
 fn put_json(text: &str, column: &mut Column, side: &mut Side) -> Result<(), Refused> {
-    row::value(&mut Cursor::new(text), column, side, 0)
+    let captures = std::mem::take(&mut side.captures);
+    let result = row::value(&mut Cursor::new(text), column, side, 0);
+    side.captures = captures;
+    result
 }
 
 /// A record's place in the log.

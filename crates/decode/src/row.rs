@@ -124,10 +124,8 @@ fn object(cursor: &mut Cursor, parts: &mut Struct, side: &mut Side, depth: usize
 /// Remembers where a value lies that a transform looks at.
 #[inline(always)]
 fn capture(side: &mut Side, found: Found, start: usize, end: usize) -> Result<(), Refused> {
-    if found.capture == NONE {
-        return Ok(());
-    }
-    let place = &mut side.captures[found.capture as usize];
+    // `NONE` lies beyond them; the slow way has no captures at all.
+    let Some(place) = side.captures.get_mut(found.capture as usize) else { return Ok(()) };
     if place.1 != 0 {
         return Err(Fail::unsure());
     }

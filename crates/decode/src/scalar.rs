@@ -7,7 +7,7 @@
 //! | decimal | numbers and text, exactly: digits beyond the scale must be 0 |
 //! | boolean | `true` and `false` |
 //! | date | `YYYY-MM-DD`, a timestamp at midnight UTC, whole days since 1970 |
-//! | timestamp | RFC 3339 text (no zone is UTC, nanoseconds are cut off), whole microseconds since 1970 |
+//! | timestamp | RFC 3339 text and a little more (`time`; no zone is UTC, nanoseconds are cut off), whole microseconds since 1970 |
 //! | timestamp_ntz | the same; a zone in the text is converted to UTC |
 //! | binary | text of hex digits |
 //! | string | text; of any other value its compact JSON (`row`) |

@@ -92,7 +92,7 @@ fn keys_decide_by_their_last_value_and_exact_name() {
     let special = ["a.b", "a b", "a-b", "ñ", "_id", "a\"b", "", &long];
     let schema = table(special.iter().map(|name| column(name, DataType::Int64)).collect());
     let pairs: Vec<String> = special.iter().enumerate().map(|(at, name)| format!("{}:{at}", serde_json::to_string(name).expect("text"))).collect();
-    let decoded = decode(&schema, &[], &[&format!("{{{}}}", pairs.join(",")); 2]);
+    let decoded = decode(&schema, &[], &[format!("{{{}}}", pairs.join(",")).as_str(); 2]);
     let expected: Vec<String> = special.iter().enumerate().map(|(at, name)| format!("{name}={at}")).collect();
     assert_eq!(rows(&decoded.batch), [expected.join(" "), expected.join(" ")]);
 }
