@@ -59,7 +59,7 @@ def contestants(a, path):
     ours = [programs.Program("lakeward", w, c, "lakeward", path, tuple(a.lakeward_args.split())) for w in workers for c in codecs if path]
     others = []
     for peer in a.peer:
-        others += [programs.Program(Path(peer).name, 1, "its own codec", "peer", peer, tuple(a.peer_args.split()))]
+        others += [programs.Program(f"peer {Path(peer).name}", 1, "its own codec", "peer", peer, tuple(a.peer_args.split()))]
     if not a.no_loader:
         others += [programs.Program("plain Python loader", 1, codecs[0], "loader")]
     if not a.no_spark:
@@ -125,6 +125,14 @@ def print_ratios(seen, ours, start):
             print(f"{more.cores} cores, {one.codec}: {walls[0] / walls[1]:.2f} times as fast as one, start and end taken off")
 
 
+def look_at_idle(bench, program, topic):
+    seen = bench.idle(program, topic)
+    print(f"\nIdle for {seen['seconds']} s after {seen['messages_before']:,} messages: {seen['cpu_percent']:.2f} % of a core, "
+          f"{seen['rss_mb']:.0f} MB (peak before {seen['peak_mb']:.0f}), {seen['commits']} commits; "
+          f"SIGTERM: exit {seen['exit']} after {seen['sigterm_s']:.1f} s", flush=True)
+    return seen
+
+
 def environment():
     with open("/proc/cpuinfo") as f:
         model = next((line.partition(":")[2].strip() for line in f if line.startswith("model name")), platform.machine())
@@ -136,7 +144,7 @@ def make_schedule(a, broker, ours, others):
     """Fills the topics; returns what runs over which."""
     def fill(messages, bad=0.0):
         began = time.monotonic()
-        topic = topics.fill(broker.address, a.work, messages, a.partitions, a.topic_compression, bad)
+        topic = topics.fill(broker.address, a.work if broker.pid is None else None, messages, a.partitions, a.topic_compression, bad)
         print(f"topic {topic.name}: {topic.messages:,} messages of {topic.mean_bytes:.0f} bytes, {a.partitions} partitions, "
               f"{topic.messages - topic.rows:,} bad ({time.monotonic() - began:.0f} s)", flush=True)
         return topic
@@ -148,7 +156,8 @@ def make_schedule(a, broker, ours, others):
         schedule += [(ours[0], spoiled, a.runs, f", {a.bad} bad")]
     take_part = a.runs if a.comparator_runs is None else a.comparator_runs
     schedule += [(p, clean, take_part, "") for p in others]
-    return schedule, (fill(START_MESSAGES) if ours else None), (fill(IDLE_MESSAGES) if a.idle and ours else None)
+    few = fill(START_MESSAGES) if ours else None
+    return schedule, few, [few, fill(IDLE_MESSAGES)] if a.idle and ours else []
 
 
 def run(a, broker):
@@ -163,12 +172,8 @@ def run(a, broker):
     seen = rounds(bench, a, schedule)
     print_table(seen, start)
     print_ratios(seen, ours, start)
-    idle = None
-    if quiet:
-        idle = bench.idle(programs.Program("lakeward", 1, ours[0].codec, "lakeward", path, ("-l", "5", *ours[0].extra)), quiet)
-        print(f"\nIdle for {idle['seconds']} s after {idle['messages_before']:,} messages: {idle['cpu_percent']:.2f} % of a core, "
-              f"{idle['rss_mb']:.0f} MB (peak before {idle['peak_mb']:.0f}), {idle['commits']} commits; "
-              f"SIGTERM: exit {idle['exit']} after {idle['sigterm_s']:.1f} s")
+    idle = [look_at_idle(bench, programs.Program("lakeward", 1, ours[0].codec, "lakeward", path, ("-l", "5", *ours[0].extra)), topic)
+            for topic in quiet]
     result = {"environment": environment(), "runs": [asdict(r) | {"note": n} for (_, n), rs in seen.items() for r in rs],
               "start": [asdict(r) for r in start], "idle": idle}
     (a.json or a.work / "results.json").write_text(json.dumps(result, indent=1))

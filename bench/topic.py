@@ -122,11 +122,12 @@ def ends(address, name, partitions):
         consumer.close()
 
 
-def fill(address, folder, messages, partitions=4, codec="lz4", bad=0.0, seed=1):
-    """The topic of these parameters: the one that an earlier run left on this broker, or a new one."""
+def fill(address, notes, messages, partitions=4, codec="lz4", bad=0.0, seed=1):
+    """The topic of these parameters: the one that an earlier run left on this broker by its note in the folder `notes`
+    (None where the broker is new), or a new one."""
     stem = f"bench-v{VERSION}-{messages}-{partitions}-{codec}-{bad}-{seed}"
-    note = folder / f"{stem}.{address.replace(':', '_')}.json"
-    if note.exists():
+    note = notes / f"{stem}.{address.replace(':', '_')}.json" if notes else None
+    if note and note.exists():
         told = json.loads(note.read_text())
         topic = Topic(**{**told, "partitions": [Partition(**p) for p in told["partitions"]]})
         try:
@@ -142,5 +143,6 @@ def fill(address, folder, messages, partitions=4, codec="lz4", bad=0.0, seed=1):
     if ends(address, name, partitions) != [(0, p.end) for p in told]:
         raise SystemExit(f"{name}: the broker does not hold what was produced")
     topic = Topic(name, messages, size / messages, told, days)
-    note.write_text(json.dumps(asdict(topic)))
+    if note:
+        note.write_text(json.dumps(asdict(topic)))
     return topic
