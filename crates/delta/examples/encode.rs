@@ -120,10 +120,17 @@ fn batch(schema: &SchemaRef, first: usize, random: &mut SmallRng) -> RecordBatch
     let times = rows.clone().map(|_| {
         micros += random.random_range(10..90);
         let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
-        format!("2021-03-24T{:02}:{:02}:{:02}.{fraction:06}+00:00", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+        format!(
+            "2021-03-24T{:02}:{:02}:{:02}.{fraction:06}+00:00",
+            seconds / 3600 % 24,
+            seconds / 60 % 60,
+            seconds % 60
+        )
     });
     let times = text(times.collect());
-    let uuids = |random: &mut SmallRng| text(rows.clone().map(|_| uuid::Uuid::from_u128(random.random()).to_string()).collect());
+    let uuids = |random: &mut SmallRng| {
+        text(rows.clone().map(|_| uuid::Uuid::from_u128(random.random()).to_string()).collect())
+    };
     let pick = |random: &mut SmallRng, of: &[&str]| of[random.random_range(0..of.len())].to_owned();
     let kafka_columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values(rows.clone().map(|n| n as i64))),

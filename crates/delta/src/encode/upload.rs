@@ -198,6 +198,11 @@ impl Uploads {
             }
             Some(Ok((file, Err(error)))) => {
                 self.waiting.push(file);
+                // The others under way belong to this attempt: what is said of the next one must be
+                // about the next one.
+                while !self.running.is_empty() {
+                    let _ = self.join(runtime);
+                }
                 Err(error.into())
             }
             Some(Err(error)) => {

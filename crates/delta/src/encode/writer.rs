@@ -111,6 +111,8 @@ impl Writer {
         if batch.num_rows() == 0 {
             return Ok(());
         }
+        // A delivery that failed half-way begins anew: its groups may get rows again.
+        self.sealing = 0;
         let data = self.plan.data(batch)?;
         let runs = self.runs(batch)?;
         let kept = self.waiting.keep(data);
@@ -163,7 +165,7 @@ impl Writer {
     }
 
     /// Seals the next file of what is held and hands it out; `None` once there is none. For owners
-    /// that upload by themselves; between the first call and `None` nothing may be written.
+    /// that upload by themselves.
     ///
     /// # Errors
     /// A fault of ours.

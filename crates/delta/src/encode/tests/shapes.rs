@@ -235,3 +235,84 @@ fn time_bounds_are_rounded_outward() {
     }
     assert_eq!(table.rows().len(), cases.len());
 }
+
+/// A store that refuses for a while loses nothing: the same rows are delivered once it takes them.
+#[test]
+fn a_delivery_that_failed_is_made_again() {
+    let schema = schema(vec![Field::new("p", DataType::Utf8, true), Field::new("k", DataType::Int64, true)]);
+    let mut table = Table::new("refusing", &schema, &["p"]);
+    let mut writer = Writer::new(&table.layout, WriterOptions::default()).unwrap();
+    let values: ArrayRef = Arc::new(StringArray::from_iter_values((0..400).map(|n| format!("v{}", n % 40))));
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..400));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![values, keys]).unwrap();
+    writer.write(&batch, &[]).unwrap();
+    let blocks: Vec<_> = (0..40).step_by(7).map(|n| table.folder.join(format!("p=v{n}"))).collect();
+    for block in &blocks {
+        std::fs::write(block, "a file where a folder must be").unwrap();
+    }
+    for _ in 0..3 {
+        let error = writer.deliver(table.runtime.handle()).unwrap_err();
+        assert!(matches!(error, EncodeError::Upload(_)), "{error}");
+        assert!(error.to_string().contains("part-00000-"), "{error}");
+        assert!(!writer.is_empty());
+    }
+    writer.write(&batch.slice(0, 60), &[]).unwrap();
+    for block in &blocks {
+        std::fs::remove_file(block).unwrap();
+    }
+    let files = writer.deliver(table.runtime.handle()).unwrap();
+    assert!((40..=80).contains(&files.len()), "{} files", files.len());
+    assert!(writer.is_empty());
+    table.commit(&files);
+    assert_eq!(table.rows(), sorted([batch.slice(0, 60), batch].into_iter()));
+}
+
+/// Files above one request's size go up in pieces and are whole.
+#[test]
+fn a_large_file_goes_up_in_pieces() {
+    use rand::rngs::SmallRng;
+    use rand::{RngCore, SeedableRng};
+    let schema = schema(vec![Field::new("body", DataType::Binary, true)]);
+    let mut table = Table::new("pieces", &schema, &[]);
+    let mut random = SmallRng::seed_from_u64(7);
+    let mut bodies = vec![vec![0; 1 << 20]; 70];
+    bodies.iter_mut().for_each(|body| random.fill_bytes(body));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(BinaryArray::from_iter_values(&bodies))]);
+    let files = table.ingest(&[batch.unwrap()], WriterOptions::default());
+    assert!(files[0].size_bytes > 70 << 20);
+    assert_eq!(std::fs::metadata(table.folder.join(&files[0].path)).unwrap().len(), files[0].size_bytes);
+    let scan = crate::scan::Scan::open(table.folder.to_str().unwrap(), None, table.runtime.handle()).unwrap();
+    use arrow_array::cast::AsArray;
+    let read: Vec<Vec<u8>> = scan
+        .flat_map(|batch| {
+            batch.unwrap().column(0).as_binary::<i32>().iter().map(|v| v.unwrap().to_vec()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(read == bodies);
+}
+
+/// Where the table asks for it partition columns stand in the files as well, without statistics.
+#[test]
+fn partition_columns_stand_in_files_where_asked() {
+    use crate::layout::{Layout, LayoutParts};
+    let schema = schema(vec![Field::new("p", DataType::Utf8, true), Field::new("k", DataType::Int64, true)]);
+    let table = Table::new("materialised", &schema, &["p"]);
+    let layout = Layout::from(LayoutParts {
+        table: "materialised".to_owned(),
+        shape: table.layout.shape(),
+        schema: Arc::clone(&schema),
+        partition_columns: vec!["p".to_owned()],
+        stats_columns: table.layout.stats_columns().clone(),
+        partition_columns_in_files: true,
+        store: Arc::clone(table.layout.store()),
+        root: table.layout.root().clone(),
+    });
+    let mut writer = Writer::new(&layout, WriterOptions::default()).unwrap();
+    let columns: Vec<ArrayRef> =
+        vec![Arc::new(StringArray::from(vec!["x"; 3])), Arc::new(Int64Array::from(vec![1; 3]))];
+    writer.write(&RecordBatch::try_new(schema, columns).unwrap(), &[]).unwrap();
+    let files = writer.deliver(table.runtime.handle()).unwrap();
+    assert_eq!(metadata(&table, &files[0]).row_group(0).num_columns(), 2);
+    let stats: serde_json::Value = serde_json::from_str(&files[0].stats).unwrap();
+    assert_eq!((&stats["minValues"]["p"], &stats["minValues"]["k"]), (&serde_json::Value::Null, &1.into()));
+}
