@@ -167,6 +167,7 @@ launch() { # DIR N
   setsid nohup "$java" "${jvm[@]}" -Xms96m -Xmx"${HEAP:-320m}" -cp "$lib/*" kafka.Kafka "$at/server.properties" \
     >> "$at/out.log" 2>&1 < /dev/null &
   echo $! > "$at/pid"
+  disown # or the shell remarks on its end
 }
 
 await() { # DIR N
@@ -218,10 +219,10 @@ kill_all() { # DIR: what is thrown away anyway needs no gentle end
 }
 
 serve() { # DIR NODES
-  local dir=$1
-  trap 'kill_all "$dir"; rm -rf "$dir"' EXIT
+  served=$1 # not local: the trap runs when this function is over
+  trap 'kill_all "$served"; rm -rf "$served"' EXIT
   trap 'exit 0' TERM INT HUP
-  up "$dir" "$2"
+  up "$served" "$2"
   cat > /dev/null # until whoever started us ends, however it ends
 }
 

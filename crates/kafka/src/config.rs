@@ -62,7 +62,8 @@ impl SourceConfig {
             client.set(*key, *value);
         }
         client.set("bootstrap.servers", &self.brokers).set("group.id", &self.group);
-        client.set_log_level(RDKafkaLogLevel::Warning);
+        let debugs = self.settings.iter().any(|(key, _)| key == "debug");
+        client.set_log_level(if debugs { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning });
         Ok(client)
     }
 

@@ -109,10 +109,20 @@ impl Group {
             self.assigned.extend(at.keys());
             return Ok(());
         }
-        // A seek fails where the last fetch ended in an error. Then it is for the time after the rebalance.
-        let sought = self.consumer.seek_partitions(list(&self.topic, at), SEEK_PATIENCE).map_err(failed)?;
-        let error = sought.elements().iter().find_map(|e| e.error().err());
-        error.map_or(Ok(()), |error| Err(failed(error)))
+        // Nothing may be unassigned now. A seek fails where the last fetch ended in an error: then it is for the
+        // time after the rebalance.
+        let moved = self.seek(at);
+        if moved.len() == at.len() {
+            return Ok(());
+        }
+        Err(unanswered(&self.topic, "move the position", "the group is rebalancing"))
+    }
+
+    /// Moves what is fetched to `at`; returns what was moved. What was fetched before does not come any more.
+    pub(crate) fn seek(&self, at: &Frontier) -> BTreeSet<PartitionId> {
+        let sought = self.consumer.seek_partitions(list(&self.topic, at), SEEK_PATIENCE).unwrap_or_default();
+        let moved = sought.elements().into_iter().filter(|element| element.error().is_ok());
+        moved.filter_map(|element| u32::try_from(element.partition()).ok()).map(PartitionId).collect()
     }
 
     /// Lets go of partitions; answers the group once all that it asked back are released.
@@ -165,7 +175,7 @@ impl Group {
         let_go_of_everything(&self.consumer);
     }
 
-    fn is_cooperative(&self) -> bool {
+    pub(crate) fn is_cooperative(&self) -> bool {
         matches!(self.consumer.rebalance_protocol(), RebalanceProtocol::Cooperative)
     }
 
@@ -174,6 +184,6 @@ impl Group {
     }
 }
 
-fn unanswered(topic: &str, what: &str, error: &Rdkafka) -> KafkaError {
+fn unanswered(topic: &str, what: &str, error: impl std::fmt::Display) -> KafkaError {
     KafkaError::Unanswered { what: what.to_owned(), topic: topic.to_owned(), detail: error.to_string() }
 }

@@ -190,8 +190,14 @@ pub(crate) struct IdentityQuery {
 unsafe impl Send for IdentityQuery {}
 
 impl IdentityQuery {
-    /// Asks; the answer, or the failure, comes within `patience`.
-    pub(crate) fn ask(consumer: &Arc<BaseConsumer<Context>>, topic: &CStr, patience: Duration) -> Self {
+    /// Asks `broker`, or without one the controller (which not every cluster shows to its clients). The
+    /// answer, or the failure, comes within `patience`.
+    pub(crate) fn ask(
+        consumer: &Arc<BaseConsumer<Context>>,
+        topic: &CStr,
+        broker: Option<i32>,
+        patience: Duration,
+    ) -> Self {
         let client = consumer.client().native_ptr();
         let patience_ms = i32::try_from(patience.as_millis()).expect("waits are short");
         let mut names = [topic.as_ptr()];
@@ -202,8 +208,11 @@ impl IdentityQuery {
             let topics = c::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
             let options =
                 c::rd_kafka_AdminOptions_new(client, c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
-            // It only refuses times that are out of range.
+            // They only refuse numbers that are out of range.
             c::rd_kafka_AdminOptions_set_request_timeout(options, patience_ms, ptr::null_mut(), 0);
+            if let Some(broker) = broker {
+                c::rd_kafka_AdminOptions_set_broker(options, broker, ptr::null_mut(), 0);
+            }
             c::rd_kafka_DescribeTopics(client, topics, options, queue);
             c::rd_kafka_AdminOptions_destroy(options);
             c::rd_kafka_TopicCollection_destroy(topics);

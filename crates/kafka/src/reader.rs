@@ -48,6 +48,10 @@ struct Part {
     /// Something came since the last start. Until then what is fetched may still be on its way to nowhere:
     /// see `settle`.
     settled: bool,
+    /// librdkafka's own position may be wrong: what comes is dropped until it was moved to `next`.
+    doubtful: bool,
+    /// The broker had nothing at `next`; only a start helps.
+    stalled: bool,
     open: Option<Records>,
 }
 
@@ -138,8 +142,10 @@ impl Reader {
         for (partition, offset) in &at {
             let part = self.part(*partition).expect("just looked");
             (part.next, part.delivering, part.settled) = (*offset, true, false);
+            (part.doubtful, part.stalled) = (false, false);
         }
         let started = self.group.assign(&at, &self.standing());
+        self.unsettle();
         if started.is_err() {
             for partition in names {
                 self.part(partition).expect("just looked").delivering = false;
@@ -153,7 +159,16 @@ impl Reader {
         for partition in partitions {
             self.drop_part(*partition);
         }
-        self.group.release(partitions, &self.standing())
+        let released = self.group.release(partitions, &self.standing());
+        self.unsettle();
+        released
+    }
+
+    /// The eager protocol has assigned everything anew, what only goes on included.
+    fn unsettle(&mut self) {
+        if !self.group.is_cooperative() {
+            self.parts.iter_mut().flatten().for_each(|part| part.settled = false);
+        }
     }
 
     /// Where each partition that is delivered stands.
@@ -198,16 +213,42 @@ impl Reader {
             match event {
                 Event::Assigned(partitions) => {
                     self.trouble.heal();
+                    self.doubt();
                     self.gained(partitions.into_iter().map(id).collect());
                 }
-                Event::Revoked { partitions, lost } => self.revoked(partitions.into_iter().map(id).collect(), lost),
+                Event::Revoked { partitions, lost } => {
+                    self.doubt();
+                    self.revoked(partitions.into_iter().map(id).collect(), lost);
+                }
                 Event::Failed { code, reason } => self.failed(code, &reason),
             }
         }
+        self.dispel();
         if self.parts.iter().all(Option::is_none)
             && let Some(hitch) = self.trouble.still_missing(&self.consumer)
         {
             self.handoff.hitch(hitch);
+        }
+    }
+
+    /// A cooperative rebalance pauses what we keep, and lets it go on where librdkafka believes that we
+    /// stand. That belief is wrong by one where the last thing taken was the word that the partition is at
+    /// its end: batches count that as a message (`rd_kafka_q_serve_rkmessages`), and the next record would
+    /// be skipped. So nothing is believed that comes before we have moved it ourselves.
+    fn doubt(&mut self) {
+        if self.group.is_cooperative() {
+            self.parts.iter_mut().flatten().for_each(|part| part.doubtful = part.delivering && !part.stalled);
+        }
+    }
+
+    fn dispel(&mut self) {
+        let doubtful: Frontier =
+            self.parts.iter().flatten().filter(|part| part.doubtful).map(|part| (part.id, part.next)).collect();
+        if doubtful.is_empty() {
+            return;
+        }
+        for partition in self.group.seek(&doubtful) {
+            self.part(partition).expect("it was in doubt").doubtful = false;
         }
     }
 
@@ -218,8 +259,15 @@ impl Reader {
             if self.parts.len() <= index {
                 self.parts.resize_with(index + 1, || None);
             }
-            self.parts[index] =
-                Some(Part { id: *partition, next: Offset::ZERO, delivering: false, settled: false, open: None });
+            self.parts[index] = Some(Part {
+                id: *partition,
+                next: Offset::ZERO,
+                delivering: false,
+                settled: false,
+                doubtful: false,
+                stalled: false,
+                open: None,
+            });
         }
         self.group.gained(&partitions);
         if !partitions.is_empty() {
@@ -308,7 +356,7 @@ impl Reader {
             }
             let index = message.partition() as usize;
             let Some(Some(part)) = self.parts.get_mut(index) else { continue };
-            if !part.delivering || message.offset() < part.next.get() {
+            if !part.delivering || part.doubtful || message.offset() < part.next.get() {
                 continue; // released, or from below the position that was asked for (a batch begins earlier)
             }
             part.settled = true;
@@ -338,11 +386,12 @@ impl Reader {
         let (partition, at) = (part.id, part.next);
         part.settled = true;
         match code {
-            _ if !part.delivering => {}
+            _ if !part.delivering || part.doubtful => {}
             Code::PartitionEOF => self.reached(index, message.offset()),
             Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation => {
                 let cut = (text.contains("truncat") && message.offset() < at.get())
                     .then(|| Offset::new(message.offset()).unwrap_or(Offset::ZERO));
+                part.stalled = true;
                 self.seal(index);
                 self.outbox.push_back(Flow::Stalled { partition, at, cut });
             }

@@ -21,7 +21,7 @@ use crate::error::KafkaError;
 use crate::handoff::{Command, Flow, Handoff, Order, Said};
 use crate::native::{IdentityQuery, Queue, c_name, cached_end};
 use crate::reader::{Reader, list};
-use crate::watch::{self, Known, Watch};
+use crate::watch::{self, Known, Seen, Watch};
 
 /// How long a question to the brokers may take before it is a hitch.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -163,12 +163,15 @@ impl Source {
     /// # Panics
     /// Never: the lock is not held where anything panics.
     pub fn topic_identity(&self) -> Result<TopicIdentity, KafkaError> {
-        let asked = IdentityQuery::ask(&self.consumer, &self.name, PATIENCE);
+        let metadata = self.metadata("ask for the id")?;
+        let leader = metadata.topics().iter().flat_map(|t| t.partitions()).map(|p| p.leader()).find(|id| *id >= 0);
+        let broker = leader.or(metadata.brokers().first().map(|b| b.id()));
+        let asked = IdentityQuery::ask(&self.consumer, &self.name, broker, PATIENCE);
         let answer = asked.answer(PATIENCE + Duration::from_secs(1));
         let answer = answer.unwrap_or(Err(rdkafka::error::RDKafkaErrorCode::OperationTimedOut));
         let id = answer.map_err(|code| self.unanswered("ask for the id", &Rdkafka::MetadataFetch(code)))?;
         // What the caller decides by this answer is about this topic and no later one.
-        *self.known.lock().expect("no panic while it is held") = id;
+        *self.known.lock().expect("no panic while it is held") = Seen { id, broker };
         Ok(TopicIdentity { name: self.config.topic.clone(), id })
     }
 
@@ -177,19 +180,9 @@ impl Source {
     /// # Errors
     /// There is no such topic, or no answer; both heal.
     pub fn partitions(&self) -> Result<BTreeSet<PartitionId>, KafkaError> {
-        let failed = |error: &Rdkafka| self.unanswered("ask for the partitions", error);
-        let metadata = self.consumer.fetch_metadata(Some(&self.config.topic), PATIENCE).map_err(|e| failed(&e))?;
-        let topic = metadata.topics().iter().find(|topic| topic.name() == self.config.topic);
-        let error = topic.and_then(|topic| topic.error());
-        if let Some(error) = error {
-            return Err(failed(&Rdkafka::MetadataFetch(error.into())));
-        }
-        let partitions: BTreeSet<_> = topic
-            .into_iter()
-            .flat_map(|t| t.partitions())
-            .filter_map(|p| u32::try_from(p.id()).ok())
-            .map(PartitionId)
-            .collect();
+        let metadata = self.metadata("ask for the partitions")?;
+        let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
+        let partitions: BTreeSet<_> = partitions.filter_map(|p| u32::try_from(p.id()).ok()).map(PartitionId).collect();
         if partitions.is_empty() {
             return Err(self.no_topic());
         }
@@ -234,6 +227,15 @@ impl Source {
             consumer: Arc::downgrade(&self.consumer),
             topic: self.name.clone(),
             positions: Arc::clone(&self.positions),
+        }
+    }
+
+    fn metadata(&self, what: &str) -> Result<rdkafka::metadata::Metadata, KafkaError> {
+        let metadata = self.consumer.fetch_metadata(Some(&self.config.topic), PATIENCE);
+        let metadata = metadata.map_err(|error| self.unanswered(what, &error))?;
+        match metadata.topics().iter().find_map(|topic| topic.error()) {
+            Some(error) => Err(self.unanswered(what, &Rdkafka::MetadataFetch(error.into()))),
+            None => Ok(metadata),
         }
     }
 

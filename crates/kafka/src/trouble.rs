@@ -35,6 +35,8 @@ pub(crate) struct Trouble {
     asked: Option<Instant>,
     worked: bool,
     refusals: u32,
+    /// What the last broker said that went away.
+    last: String,
 }
 
 impl Trouble {
@@ -47,6 +49,7 @@ impl Trouble {
             asked: None,
             worked: false,
             refusals: 0,
+            last: String::new(),
         }
     }
 
@@ -56,7 +59,7 @@ impl Trouble {
     }
 
     pub(crate) fn judge(&mut self, code: Code, reason: &str) -> Kind {
-        if let Some((what, remedy)) = refusal(code) {
+        if let Some((what, remedy)) = refusal(code, reason) {
             return self.refused(code, what, remedy, reason);
         }
         let brokers = self.brokers.clone();
@@ -124,8 +127,12 @@ impl Trouble {
 }
 
 /// What only a person heals: what it is called, and what to do.
-fn refusal(code: Code) -> Option<(&'static str, &'static str)> {
+fn refusal(code: Code, reason: &str) -> Option<(&'static str, &'static str)> {
     match code {
+        // A broker that does not like our certificate says so only once it is asked something.
+        Code::BrokerTransportFailure if reason.contains("tls alert") || reason.contains("sslv3 alert") => {
+            refusal(Code::SSL, reason)
+        }
         Code::Authentication
         | Code::SaslAuthenticationFailed
         | Code::UnsupportedSASLMechanism

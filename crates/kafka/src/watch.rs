@@ -22,8 +22,17 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The id that was seen first; shared with the caller's own question.
-pub(crate) type Known = Arc<Mutex<TopicId>>;
+/// What is known of the topic; shared with the caller's own question.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// The id that was seen first, or that the caller was told.
+    pub(crate) id: TopicId,
+    /// A broker that knows the topic.
+    pub(crate) broker: Option<i32>,
+}
+
+/// See [`Seen`].
+pub(crate) type Known = Arc<Mutex<Seen>>;
 
 pub(crate) struct Watch {
     topic: String,
@@ -57,21 +66,23 @@ impl Watch {
                 Ok(is) => self.compare(is),
                 Err(code) => {
                     debug!("ask for the id of topic {}: {code}", self.topic);
+                    self.known.lock().expect("no panic while it is held").broker = None;
                     None
                 }
             };
         }
         if reading && self.due.is_none_or(|due| now >= due) {
             self.due = Some(now + INTERVAL);
-            self.asked = Some(IdentityQuery::ask(consumer, topic, PATIENCE));
+            let broker = self.known.lock().expect("no panic while it is held").broker;
+            self.asked = Some(IdentityQuery::ask(consumer, topic, broker, PATIENCE));
         }
         None
     }
 
     fn compare(&self, is: TopicId) -> Option<KafkaError> {
         let mut known = self.known.lock().expect("no panic while it is held");
-        let (Some(was), Some(is)) = (*known, is) else {
-            *known = known.or(is);
+        let (Some(was), Some(is)) = (known.id, is) else {
+            known.id = known.id.or(is);
             return None;
         };
         (was != is).then(|| KafkaError::Recreated { topic: self.topic.clone(), was: text(was), is: text(is) })

@@ -58,12 +58,22 @@ impl Broker {
     pub fn group(&self) -> String {
         unique("group")
     }
+
+    /// A name that begins with `name` and that nobody else uses, for whatever needs one.
+    pub fn unique(name: &str) -> String {
+        unique(name)
+    }
 }
 
 impl Topic {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where it is, as `bootstrap.servers` takes it.
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
     }
 
     /// Makes the topic; waits while one of the same name is still being deleted. Returns once a

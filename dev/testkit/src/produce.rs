@@ -84,7 +84,7 @@ impl Topic {
         let producer = self.producer(settings);
         let count = send_all(&producer, &self.name, messages, 0);
         producer.flush(PATIENCE).unwrap_or_else(|e| panic!("produce to {}: {e}", self.name));
-        let mut sent = std::mem::take(&mut *producer.context().sent.lock().expect("no panic while it is held"));
+        let mut sent = producer.context().take();
         assert_eq!(sent.len(), count, "produce to {}: some were not acknowledged", self.name);
         sent.sort_by_key(|(index, _)| *index);
         sent.into_iter().map(|(_, sent)| sent).collect()
@@ -107,7 +107,7 @@ impl Topic {
         let settings: Vec<_> = [("transactional.id", id.as_str())].iter().chain(settings).copied().collect();
         let producer = self.producer(&settings);
         producer.init_transactions(PATIENCE).expect("begin as a transactional producer");
-        Transactional { topic: self.clone(), producer, count: 0 }
+        Transactional { topic: self.clone(), producer, count: 0, acknowledged: 0 }
     }
 
     fn producer(&self, settings: &[(&str, &str)]) -> BaseProducer<Acknowledged> {
@@ -127,6 +127,7 @@ pub struct Transactional {
     topic: Topic,
     producer: BaseProducer<Acknowledged>,
     count: usize,
+    acknowledged: usize,
 }
 
 impl Transactional {
@@ -145,8 +146,8 @@ impl Transactional {
     pub fn produce(&mut self, messages: impl IntoIterator<Item = Message>) {
         self.count += send_all(&self.producer, &self.topic.name, messages, self.count);
         self.producer.flush(PATIENCE).expect("produce in a transaction");
-        let acknowledged = self.producer.context().sent.lock().expect("no panic while it is held").len();
-        assert_eq!(acknowledged, self.count, "some were not acknowledged");
+        self.acknowledged += self.producer.context().take().len();
+        assert_eq!(self.acknowledged, self.count, "some were not acknowledged");
     }
 
     /// Commits it.
@@ -166,10 +167,20 @@ impl Transactional {
     }
 }
 
-/// What the broker has acknowledged: (index, place).
+/// What the broker has acknowledged, (index, place), and why it did not the others.
 #[derive(Default)]
 struct Acknowledged {
     sent: Mutex<Vec<(usize, Sent)>>,
+    refused: Mutex<Option<KafkaError>>,
+}
+
+impl Acknowledged {
+    fn take(&self) -> Vec<(usize, Sent)> {
+        if let Some(error) = &*self.refused.lock().expect("no panic while it is held") {
+            panic!("a record was refused: {error}");
+        }
+        std::mem::take(&mut *self.sent.lock().expect("no panic while it is held"))
+    }
 }
 
 impl ClientContext for Acknowledged {}
@@ -178,9 +189,12 @@ impl ProducerContext for Acknowledged {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, index: usize) {
-        if let Ok(message) = result {
-            let sent = Sent { partition: message.partition(), offset: message.offset() };
-            self.sent.lock().expect("no panic while it is held").push((index, sent));
+        match result {
+            Ok(message) => {
+                let sent = Sent { partition: message.partition(), offset: message.offset() };
+                self.sent.lock().expect("no panic while it is held").push((index, sent));
+            }
+            Err((error, _)) => *self.refused.lock().expect("no panic while it is held") = Some(error.clone()),
         }
     }
 }
