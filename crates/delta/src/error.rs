@@ -106,14 +106,18 @@ impl DeltaError {
 
     /// The kernel's error while `doing` something with `table`.
     pub(crate) fn kernel(table: &str, doing: &str, error: KernelError) -> Self {
-        if let Some(sort) = Sort::within(&error) {
+        let sort = match &error {
+            // Not among its own causes.
+            KernelError::ObjectStore(error) => Some(Sort::of(error)),
+            KernelError::IOError(error) => Sort::within(error),
+            KernelError::Reqwest(_) | KernelError::JoinFailure(_) => Some(Sort::Outage),
+            error => Sort::within(error),
+        };
+        if let Some(sort) = sort {
             return Self::sorted(format!("{doing} {table}"), sort, error.into());
         }
         match error {
             KernelError::Backtraced { source, .. } => Self::kernel(table, doing, *source),
-            KernelError::Reqwest(_) | KernelError::JoinFailure(_) => {
-                Self::Outage { doing: format!("{doing} {table}"), source: error.into() }
-            }
             KernelError::EmptyLog => Self::Missing { table: table.to_owned() },
             KernelError::MaxCatalogVersion(_) => Self::Refused {
                 table: table.to_owned(),

@@ -225,4 +225,20 @@ mod tests {
         ];
         verdict(&honoured, &properties, r#"{"comment":"x"}"#).unwrap();
     }
+
+    #[test]
+    fn the_documentation_says_the_same() {
+        let document = include_str!("../../../docs/tables.md");
+        for (name, support) in FEATURES {
+            let row = match support {
+                Support::Honoured => format!("| `{name}` | honoured |"),
+                Support::Unused(_, hint) => format!("| `{name}` | refused where used: {hint} |"),
+                Support::Refused(hint) => format!("| `{name}` | refused: {hint} |"),
+            };
+            assert!(document.lines().any(|line| line == row), "docs/tables.md lacks: {row}");
+        }
+        for (name, ..) in OTHER_NEEDS.iter().filter(|(name, ..)| name.starts_with("delta.")) {
+            assert!(document.contains(name), "docs/tables.md lacks {name}");
+        }
+    }
 }

@@ -107,7 +107,13 @@ impl History {
 
     /// Reads them one after the other, a few ahead; memory does not grow with their number.
     pub fn read(&self) -> impl Iterator<Item = Result<Version, DeltaError>> + '_ {
-        self.versions.chunks(STRIDE).flat_map(|chunk| {
+        self.read_from(0)
+    }
+
+    /// [`read`](Self::read), from one version on.
+    pub fn read_from(&self, from: u64) -> impl Iterator<Item = Result<Version, DeltaError>> + '_ {
+        let start = self.versions.partition_point(|version| *version < from);
+        self.versions[start..].chunks(STRIDE).flat_map(|chunk| {
             let commits = log::read::<FileAction>(&self.place, chunk.iter().copied());
             let read: Vec<_> = self.runtime.block_on(commits.collect());
             read.into_iter().filter_map(|outcome| match outcome {

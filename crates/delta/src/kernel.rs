@@ -65,14 +65,6 @@ impl Kernel {
         }
     }
 
-    /// A snapshot of exactly `version`, which lies at or above `from`'s.
-    pub(crate) fn forward(&self, from: &SnapshotRef, version: u64) -> Result<SnapshotRef, DeltaError> {
-        Snapshot::builder_from(from.clone())
-            .at_version(version)
-            .build(self.engine())
-            .map_err(|error| DeltaError::kernel(&self.place.name, "refresh", error))
-    }
-
     /// The last `txn` of every app id that begins with `prefix`, expired by the table's retention
     /// property or not.
     pub(crate) fn txns(&self, snapshot: &Snapshot, prefix: &str) -> Result<HashMap<String, i64>, DeltaError> {

@@ -48,6 +48,8 @@ pub(crate) struct Known {
     pub restores: Vec<Restore>,
     /// Every version from here to the head was seen.
     pub seen_from: u64,
+    /// The log holds no commit below those seen.
+    pub exhausted: bool,
     /// In-commit timestamp of the head, where it has one.
     pub in_commit_timestamp_ms: Option<i64>,
 }
@@ -56,7 +58,7 @@ impl Known {
     /// From a snapshot of `head`, of which no commit was seen yet.
     pub(crate) fn new(prefix: String, txns: HashMap<String, i64>, head: u64) -> Self {
         let txns = txns.into_iter().map(|(app_id, last)| (app_id, Stored { last, at: None, owner: None })).collect();
-        Self { prefix, txns, restores: Vec::new(), seen_from: head + 1, in_commit_timestamp_ms: None }
+        Self { prefix, txns, restores: Vec::new(), seen_from: head + 1, exhausted: false, in_commit_timestamp_ms: None }
     }
 
     /// Takes in the next version.

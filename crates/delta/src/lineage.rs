@@ -31,7 +31,7 @@ impl Table {
     /// far as the log goes and the bound allows.
     pub(crate) fn look_back(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<(), DeltaError> {
         let oldest = self.version.saturating_sub(LOOK_BACK_COMMITS);
-        while self.known.seen_from > oldest && self.unknown(partitions) {
+        while self.known.seen_from > oldest && !self.known.exhausted && self.unknown(partitions) {
             let to = self.known.seen_from;
             let from = to.saturating_sub(STRIDE).max(oldest);
             let place = &self.kernel.place;
@@ -40,13 +40,11 @@ impl Table {
             for (version, commit) in commits {
                 let Some(commit) = commit else {
                     tracing::debug!(table = self.name(), version, "the log goes back no further; going on by offsets");
+                    self.known.exhausted = true;
                     return Ok(());
                 };
                 self.known.see_older(&commit);
             }
-        }
-        if self.unknown(partitions) {
-            tracing::debug!(table = self.name(), from = self.known.seen_from, "looked back far enough");
         }
         Ok(())
     }

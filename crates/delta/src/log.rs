@@ -25,16 +25,10 @@ pub(crate) struct Identity {
     modified_ms: i64,
 }
 
-/// A JSON commit in the log's folder.
-#[derive(Clone, Debug)]
-pub(crate) struct Listed {
-    pub identity: Identity,
-}
-
-impl Listed {
-    fn new(meta: &ObjectMeta) -> Self {
+impl Identity {
+    fn of(meta: &ObjectMeta) -> Self {
         let modified_ms = meta.last_modified.timestamp_millis();
-        Self { identity: Identity { size: meta.size, e_tag: meta.e_tag.clone(), modified_ms } }
+        Self { size: meta.size, e_tag: meta.e_tag.clone(), modified_ms }
     }
 }
 
@@ -42,7 +36,7 @@ impl Listed {
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// JSON commits by version.
-    pub commits: BTreeMap<u64, Listed>,
+    pub commits: BTreeMap<u64, Identity>,
     /// The newest version with a checkpoint file, complete or not.
     pub checkpoint: Option<u64>,
 }
@@ -60,7 +54,7 @@ pub(crate) async fn list(place: &Place, from: u64) -> Result<Listing, DeltaError
         let meta = meta.map_err(|error| DeltaError::store(format!("list the log of {}", place.name), error))?;
         let Some((version, kind)) = parse_name(&folder, &meta.location) else { continue };
         match kind {
-            Kind::Commit if version >= from => _ = listing.commits.insert(version, Listed::new(&meta)),
+            Kind::Commit if version >= from => _ = listing.commits.insert(version, Identity::of(&meta)),
             Kind::Checkpoint => listing.checkpoint = listing.checkpoint.max(Some(version)),
             Kind::Commit | Kind::Other => {}
         }

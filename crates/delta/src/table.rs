@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use delta_kernel::SnapshotRef;
 use futures::TryStreamExt;
 use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
 use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, TableVersion};
@@ -60,7 +59,6 @@ pub struct Table {
     pub(crate) runtime: Handle,
     pub(crate) app_id: String,
     pub(crate) topic: Option<Topic>,
-    snapshot: SnapshotRef,
     pub(crate) configuration: Configuration,
     pub(crate) version: u64,
     /// The head's commit file; `None` where the log holds only its checkpoint.
@@ -111,7 +109,6 @@ impl Table {
             runtime,
             app_id,
             topic,
-            snapshot: opened.snapshot,
             configuration: opened.configuration,
             version: opened.version,
             identity: opened.identity,
@@ -150,7 +147,7 @@ impl Table {
     fn refresh(&mut self) -> Result<(), DeltaError> {
         for _ in 0..LISTINGS {
             let listing = self.runtime.block_on(log::list(&self.kernel.place, self.version))?;
-            let here = listing.commits.get(&self.version).map(|listed| &listed.identity);
+            let here = listing.commits.get(&self.version);
             if here != self.identity.as_ref() {
                 return self.reopen();
             }
@@ -172,16 +169,16 @@ impl Table {
         let read = log::read_all(&self.kernel.place, self.version + 1..=head);
         let Some(commits) = self.runtime.block_on(read)? else { return Ok(false) };
         if commits.iter().any(|commit| commit.changes_shape) {
-            let snapshot = self.kernel.forward(&self.snapshot, head)?;
+            let Some(snapshot) = self.kernel.at(head)? else { return Ok(false) };
             let configuration = Configuration::of(&self.kernel.place, &snapshot)?;
             self.note_recreation(&configuration.table_id);
-            (self.snapshot, self.configuration) = (snapshot, configuration);
+            self.configuration = configuration;
         }
         for commit in &commits {
             self.known.see_newer(&self.kernel.place.name, commit);
         }
         self.version = head;
-        self.identity = listing.commits.get(&head).map(|listed| listed.identity.clone());
+        self.identity = listing.commits.get(&head).cloned();
         self.housekeeper.saw_checkpoint(listing.checkpoint);
         Ok(true)
     }
@@ -190,7 +187,7 @@ impl Table {
     fn reopen(&mut self) -> Result<(), DeltaError> {
         let opened = Opened::new(&self.kernel, &self.runtime, &self.app_id)?;
         self.note_recreation(&opened.configuration.table_id);
-        (self.snapshot, self.configuration, self.version) = (opened.snapshot, opened.configuration, opened.version);
+        (self.configuration, self.version) = (opened.configuration, opened.version);
         (self.identity, self.known) = (opened.identity, opened.known);
         self.housekeeper.restart(opened.checkpoint);
         Ok(())
@@ -253,7 +250,6 @@ fn contiguous(listing: &Listing, from: u64) -> Option<u64> {
 
 /// All that is known when a table was just opened.
 struct Opened {
-    snapshot: SnapshotRef,
     configuration: Configuration,
     version: u64,
     identity: Option<Identity>,
@@ -275,9 +271,9 @@ impl Opened {
             known.in_commit_timestamp_ms = head.info.as_ref().and_then(crate::known::in_commit_timestamp);
             known.see_older(&head);
         }
-        let identity = listing.commits.get(&version).map(|listed| listed.identity.clone());
+        let identity = listing.commits.get(&version).cloned();
         let checkpoint = snapshot.log_segment().checkpoint_version;
-        Ok(Self { snapshot, configuration, version, identity, known, checkpoint })
+        Ok(Self { configuration, version, identity, known, checkpoint })
     }
 }
 
@@ -370,6 +366,10 @@ impl Table {
 }
 
 /// Milliseconds since 1970 by the wall clock.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an edge: commits and `txn`s carry the time, decisions do not hang on it"
+)]
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

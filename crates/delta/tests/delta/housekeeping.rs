@@ -29,6 +29,7 @@ fn checkpoints(disk: &Disk) -> Vec<u64> {
 }
 
 /// Waits for housekeeping that other handles left running.
+#[expect(clippy::disallowed_methods, reason = "real time has to pass for a task that runs beside us")]
 fn until(what: impl Fn() -> bool) {
     for _ in 0..600 {
         if what() {
@@ -96,6 +97,7 @@ fn a_checkpoint_that_fails_is_counted_and_nothing_else() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "real time has to pass for a task that runs beside us")]
 fn expired_log_files_go_and_every_version_kept_stays_whole() {
     let disk = Disk::with(&[("delta.logRetentionDuration", "interval 1 day"), ("delta.checkpointInterval", "5")]);
     let _ = ingest(&disk, Checkpoints::Every(5), 50);
