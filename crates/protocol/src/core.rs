@@ -405,6 +405,11 @@ impl Core {
     }
 
     fn commit_loaded(&mut self, mut commit: Commit, head: Head) {
+        // Seen is seen: should it be less at the next load, it went back (P9).
+        for (&id, &stored) in &head.frontier {
+            let known = self.known.entry(id).or_insert(stored);
+            *known = stored.max(*known);
+        }
         if commit.tried.is_some() {
             commit.step = Step::Find(head);
             self.work = Work::Commit(commit);

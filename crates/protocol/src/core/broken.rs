@@ -239,8 +239,7 @@ impl Core {
         match (self.bent.fault, compared) {
             (Some(Break::SkipCompare), _)
             | (Some(Break::CompareAtLeast), Err(Why::Fenced { .. }))
-            | (Some(Break::ForgetShape), Err(Why::Reshaped))
-            | (Some(Break::IgnoreRewind), Err(Why::Rewound { .. })) => Ok(()),
+            | (Some(Break::ForgetShape), Err(Why::Reshaped)) => Ok(()),
             (Some(Break::KeepAfterFence), Err(Why::Fenced { .. })) => adopt(commit),
             (Some(Break::RebaseOnTaken), Err(Why::Fenced { .. })) if commit.tried.is_some() => adopt(commit),
             (_, compared) => compared,

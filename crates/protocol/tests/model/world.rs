@@ -1,0 +1,847 @@
+//! Two processes, a table, a topic and a group: small enough to try everything.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use lakeward_protocol::core::{Action, Admit, Beginning, Break, Core, Ending, Event, Outcome, Policies, Why};
+use lakeward_protocol::ports::{Bounds, Breach, Head, Permit, Stopping};
+use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, Shape, TableVersion};
+
+const PROCESSES: usize = 2;
+const PARTITIONS: usize = 2;
+
+/// What is explored.
+#[derive(Clone, Default)]
+pub struct Scene {
+    pub name: &'static str,
+    pub policies: Policies,
+    /// Records in each partition; none means that the partition is not there.
+    pub records: [i64; PARTITIONS],
+    /// How often each fault may happen, and how many faults in all.
+    pub budget: Budget,
+    pub total: u8,
+    /// Each offset lands exactly once: nothing is ever replayed on request.
+    pub exact: bool,
+    /// A process may end with an error once something is gone.
+    pub stops: bool,
+}
+
+/// Faults left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    pub crashes: u8,
+    pub fates: u8,
+    pub evictions: u8,
+    pub handovers: u8,
+    pub foreign: u8,
+    pub reshapes: u8,
+    pub stops: u8,
+    pub appends: u8,
+    pub expiries: u8,
+    pub rewinds: u8,
+    pub restores: u8,
+}
+
+/// What becomes of a put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    Well,
+    Fails,
+    ReplyLost,
+    Late,
+    SentTwice,
+    Conflict,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Move {
+    Begin,
+    /// A process does the core's next action.
+    Act(u8, Fate),
+    Take(u8, u8),
+    TellGone(u8, u8),
+    Due(u8),
+    Hear(u8),
+    Give(u8, u8),
+    Restart(u8),
+    LateLands,
+    LateVanishes,
+    Crash(u8),
+    AskBack(u8),
+    Evict(u8),
+    Stop(u8),
+    Append(u8),
+    Expire(u8),
+    ForeignAppend,
+    Reshape,
+    Rewind(u8),
+    Restore(u8),
+}
+
+/// Whether an action touches nothing but its process.
+fn is_local(action: &Action) -> bool {
+    match action {
+        Action::Open { .. } | Action::Name | Action::Start { .. } | Action::Seal => true,
+        Action::Announce { .. } | Action::Tend { .. } | Action::Discard(_) => true,
+        Action::Load { .. } | Action::Ask { .. } | Action::Put(_) | Action::Find { .. } => false,
+        Action::Read | Action::Release { .. } | Action::End(_) | Action::Stop(_) => false,
+    }
+}
+
+impl Move {
+    /// Whose state it changes.
+    fn process(self) -> Option<usize> {
+        match self {
+            Self::Act(i, _) | Self::Take(i, _) | Self::TellGone(i, _) | Self::Due(i) => Some(i as usize),
+            Self::Hear(i) | Self::Stop(i) => Some(i as usize),
+            _ => None,
+        }
+    }
+
+    /// Whether it takes from the budget; a run without these ends with everything committed.
+    pub fn is_fault(self) -> bool {
+        match self {
+            Self::Act(_, fate) => fate != Fate::Well,
+            Self::Begin
+            | Self::Take(..)
+            | Self::TellGone(..)
+            | Self::Due(_)
+            | Self::Hear(_)
+            | Self::Give(..)
+            | Self::Restart(_)
+            | Self::LateLands
+            | Self::LateVanishes => false,
+            _ => true,
+        }
+    }
+}
+
+/// Everything there is.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    processes: [Option<Rc<Process>>; PROCESSES],
+    /// How many names each process has used.
+    names: [u8; PROCESSES],
+    table: Rc<Table>,
+    late: Option<(TableVersion, Put)>,
+    ends: [i64; PARTITIONS],
+    oldest: [i64; PARTITIONS],
+    /// Whom the group takes for the owner.
+    owners: [Option<u8>; PARTITIONS],
+    asked: [bool; PARTITIONS],
+    /// The lowest position that anybody began to read at.
+    begun: [Option<i64>; PARTITIONS],
+    budget: Budget,
+    total: u8,
+    laws: Rc<Laws>,
+}
+
+/// What does not change while a world is explored, and tells no two states apart.
+#[derive(Clone, PartialEq, Eq)]
+struct Laws {
+    exact: bool,
+    stops: bool,
+    fault: Option<Break>,
+    policies: Policies,
+}
+
+impl Hash for Laws {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Process {
+    core: Core,
+    /// Where the input delivers from.
+    reading: BTreeMap<usize, i64>,
+    inbox: VecDeque<Said>,
+    /// The partitions that it was given, as far as it was told.
+    told: [bool; PARTITIONS],
+    stage: Vec<(usize, i64, i64)>,
+    /// The furthest that the table was seen to be, of what it was given.
+    knows: [Option<i64>; PARTITIONS],
+    opened: Option<Shape>,
+    layout: Shape,
+    batch: Option<(Shape, Vec<(usize, i64, i64)>)>,
+    tried: Option<Permit>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Said {
+    Gained(u8),
+    Losing(u8),
+    Lost([bool; PARTITIONS]),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Put {
+    permit: Permit,
+    batch: Option<(Shape, Vec<(usize, i64, i64)>)>,
+}
+
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+struct Table {
+    /// By version: who put it, and the frontier after it.
+    versions: Vec<(Option<CommitId>, [Option<i64>; PARTITIONS])>,
+    shape: u64,
+    /// How often each offset was committed.
+    counts: [Vec<u8>; PARTITIONS],
+    /// P9: the next commit of the partition has to write a gap down.
+    owes_gap: [bool; PARTITIONS],
+    /// What a restored table covers of partitions that nobody wrote down yet.
+    restored: Option<(u64, u64, [Option<i64>; PARTITIONS])>,
+}
+
+type Checked = Result<(), String>;
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+fn offset(raw: i64) -> Offset {
+    Offset::new(raw).expect("not negative")
+}
+
+fn id(p: usize) -> PartitionId {
+    PartitionId(u32::try_from(p).expect("few partitions"))
+}
+
+fn small(n: usize) -> u8 {
+    u8::try_from(n).expect("few")
+}
+
+impl World {
+    pub fn new(scene: &Scene, fault: Option<Break>) -> Self {
+        let laws = Laws { exact: scene.exact, stops: scene.stops, fault, policies: scene.policies.clone() };
+        let table = Table {
+            versions: vec![(None, [None; PARTITIONS])],
+            counts: scene
+                .records
+                .map(|n| vec![0; usize::try_from(n).expect("few") + usize::from(scene.budget.appends)]),
+            ..Table::default()
+        };
+        let process = Rc::new(Process::new(&laws));
+        Self {
+            processes: [Some(process.clone()), Some(process)],
+            names: [0; PROCESSES],
+            table: Rc::new(table),
+            late: None,
+            ends: scene.records,
+            oldest: [0; PARTITIONS],
+            owners: [None; PARTITIONS],
+            asked: [false; PARTITIONS],
+            begun: [None; PARTITIONS],
+            budget: scene.budget.clone(),
+            total: scene.total,
+            laws: Rc::new(laws),
+        }
+    }
+
+    fn exists(&self, p: usize) -> bool {
+        self.ends[p] > 0
+    }
+
+    /// Everything that is in the topic is in the table, or something is gone and all stand still.
+    pub fn is_goal(&self) -> bool {
+        let complete = (0..PARTITIONS).all(|p| !self.exists(p) || self.table.frontier()[p] == Some(self.ends[p]));
+        let stopped = self.laws.stops && self.processes.iter().flatten().any(|process| process.is_stopped());
+        complete || stopped || (!self.laws.exact && self.is_quiet())
+    }
+
+    /// Everything is read and nothing is held. A table that goes back then is noticed with the next
+    /// record: an idle pipeline does not look.
+    fn is_quiet(&self) -> bool {
+        (0..PARTITIONS).filter(|p| self.exists(*p)).all(|p| {
+            let owner = self.owners[p].and_then(|i| self.processes[i as usize].as_ref());
+            owner.is_some_and(|owner| owner.reading.get(&p) == Some(&self.ends[p]) && !owner.core.is_holding())
+        })
+    }
+
+    /// Everything that can happen now.
+    pub fn moves(&self, moves: &mut Vec<Move>) {
+        for (i, process) in self.processes.iter().enumerate() {
+            match process {
+                Some(process) => self.moves_of(small(i), process, moves),
+                None => moves.push(Move::Restart(small(i))),
+            }
+        }
+        if self.late.is_some() {
+            moves.extend([Move::LateLands, Move::LateVanishes]);
+        }
+        for p in (0..PARTITIONS).filter(|p| self.exists(*p)) {
+            self.moves_about(p, moves);
+        }
+        if self.total == 0 {
+            return;
+        }
+        let may = |left: u8, step: Move| (left > 0).then_some(step);
+        moves.extend(may(self.budget.foreign, Move::ForeignAppend));
+        moves.extend(may(self.budget.reshapes, Move::Reshape));
+        if self.budget.restores > 0 {
+            let newest = self.table.versions.len() - 1;
+            moves.extend((0..newest).map(|to| Move::Restore(small(to))));
+        }
+    }
+
+    fn moves_of(&self, i: u8, process: &Process, moves: &mut Vec<Move>) {
+        let faulty = self.total > 0;
+        let action = process.core.next();
+        match &action {
+            Action::Stop(_) => {}
+            Action::Read => {
+                for (&p, &at) in &process.reading {
+                    if at < self.oldest[p] {
+                        moves.push(Move::TellGone(i, small(p)));
+                    } else if at < self.ends[p] {
+                        moves.push(Move::Take(i, small(p)));
+                    }
+                }
+                if process.core.is_holding() {
+                    moves.push(Move::Due(i));
+                }
+            }
+            Action::Put(_) => {
+                moves.push(Move::Act(i, Fate::Well));
+                if faulty && self.budget.fates > 0 {
+                    let late = self.late.is_none().then_some(Fate::Late);
+                    let fates = [Fate::Fails, Fate::ReplyLost, Fate::SentTwice, Fate::Conflict];
+                    moves.extend(fates.into_iter().chain(late).map(|fate| Move::Act(i, fate)));
+                }
+            }
+            _ => moves.push(Move::Act(i, Fate::Well)),
+        }
+        if !process.inbox.is_empty() {
+            moves.push(Move::Hear(i));
+        }
+        if faulty {
+            if self.budget.crashes > 0 {
+                moves.push(Move::Crash(i));
+            }
+            if self.budget.stops > 0 && !process.is_stopped() {
+                moves.push(Move::Stop(i));
+            }
+            if self.budget.evictions > 0 && self.owners.contains(&Some(i)) {
+                moves.push(Move::Evict(i));
+            }
+        }
+    }
+
+    fn moves_about(&self, p: usize, moves: &mut Vec<Move>) {
+        let partition = small(p);
+        if self.owners[p].is_none() {
+            for (i, process) in self.processes.iter().enumerate() {
+                if process.as_ref().is_some_and(|process| process.may_gain(p)) {
+                    moves.push(Move::Give(partition, small(i)));
+                }
+            }
+        }
+        if self.total == 0 {
+            return;
+        }
+        if self.budget.handovers > 0 && self.owners[p].is_some() && !self.asked[p] {
+            moves.push(Move::AskBack(partition));
+        }
+        if self.budget.appends > 0 {
+            moves.push(Move::Append(partition));
+        }
+        if self.budget.expiries > 0 && self.oldest[p] < self.ends[p] {
+            moves.push(Move::Expire(partition));
+        }
+        if self.budget.rewinds > 0 && self.table.frontier()[p].is_some_and(|stored| stored > 0) {
+            moves.push(Move::Rewind(partition));
+        }
+    }
+
+    /// The world after a move, or the promise that it breaks.
+    pub fn after(&self, step: Move) -> Result<Self, String> {
+        let mut world = self.clone();
+        if step.is_fault() {
+            world.total -= 1;
+        }
+        // An assertion of the core is a promise kept by ending the process: with a sound core none fails.
+        let moved = catch_unwind(AssertUnwindSafe(|| world.make(step)));
+        match moved {
+            Ok(checked) => checked.map(|()| world),
+            Err(panic) => Err(panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".into())),
+        }
+    }
+
+    /// A move, and what follows of it that nobody else can see: a crash, or a word of the group,
+    /// just before such an action is the same as one just after it.
+    fn make(&mut self, step: Move) -> Checked {
+        self.happen(step)?;
+        let Some(i) = step.process() else { return Ok(()) };
+        while self.processes[i].as_ref().is_some_and(|process| is_local(&process.core.next())) {
+            self.act(i, Fate::Well)?;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, step: Move) -> Checked {
+        match step {
+            Move::Begin => {}
+            Move::Act(i, fate) => {
+                if fate != Fate::Well {
+                    self.budget.fates -= 1;
+                }
+                return self.act(i as usize, fate);
+            }
+            Move::Take(i, p) => self.take(i as usize, p as usize),
+            Move::TellGone(i, p) => self.tell_gone(i as usize, p as usize),
+            Move::Due(i) => self.process(i as usize).core.on(Event::Due),
+            Move::Hear(i) => self.process(i as usize).hear(),
+            Move::Give(p, i) => {
+                self.owners[p as usize] = Some(i);
+                self.process(i as usize).inbox.push_back(Said::Gained(p));
+            }
+            Move::Restart(i) => self.processes[i as usize] = Some(Rc::new(Process::new(&self.laws))),
+            Move::LateLands => {
+                let (version, put) = self.late.take().expect("something is late");
+                return self.land(version, &put).map(|_| ());
+            }
+            Move::LateVanishes => self.late = None,
+            Move::Crash(i) => {
+                self.budget.crashes -= 1;
+                self.end(i as usize);
+            }
+            Move::AskBack(p) => {
+                self.budget.handovers -= 1;
+                self.asked[p as usize] = true;
+                let owner = self.owners[p as usize].expect("it has an owner");
+                self.process(owner as usize).inbox.push_back(Said::Losing(p));
+            }
+            Move::Evict(i) => self.evict(i as usize),
+            Move::Stop(i) => {
+                self.budget.stops -= 1;
+                self.process(i as usize).core.on(Event::Stopping(Stopping::Gracefully));
+            }
+            Move::Append(p) => {
+                self.budget.appends -= 1;
+                self.ends[p as usize] += 1;
+            }
+            Move::Expire(p) => {
+                self.budget.expiries -= 1;
+                self.oldest[p as usize] += 1;
+            }
+            Move::ForeignAppend => {
+                self.budget.foreign -= 1;
+                let frontier = self.table.frontier();
+                self.table().put(None, frontier);
+            }
+            Move::Reshape => {
+                self.budget.reshapes -= 1;
+                let frontier = self.table.frontier();
+                self.table().put(None, frontier);
+                self.table().shape += 1;
+            }
+            Move::Rewind(p) => {
+                self.budget.rewinds -= 1;
+                let mut frontier = self.table.frontier();
+                frontier[p as usize] = frontier[p as usize].map(|stored| stored - 1);
+                self.table().put(None, frontier);
+            }
+            Move::Restore(to) => {
+                self.budget.restores -= 1;
+                self.table().restore(to as usize);
+            }
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, i: usize) -> &mut Process {
+        Rc::make_mut(self.processes[i].as_mut().expect("it is alive"))
+    }
+
+    fn table(&mut self) -> &mut Table {
+        Rc::make_mut(&mut self.table)
+    }
+
+    fn end(&mut self, i: usize) {
+        self.processes[i] = None;
+        for p in 0..PARTITIONS {
+            if self.owners[p] == Some(small(i)) {
+                (self.owners[p], self.asked[p]) = (None, false);
+            }
+        }
+    }
+
+    /// The group takes a process for dead, which does not know it yet: two owners.
+    fn evict(&mut self, i: usize) {
+        self.budget.evictions -= 1;
+        let lost = self.owners.map(|owner| owner == Some(small(i)));
+        for p in (0..PARTITIONS).filter(|p| lost[*p]) {
+            (self.owners[p], self.asked[p]) = (None, false);
+        }
+        let process = self.process(i);
+        process.inbox.push_back(Said::Lost(lost));
+    }
+
+    fn take(&mut self, i: usize, p: usize) {
+        let process = self.process(i);
+        let from = process.reading[&p];
+        process.reading.insert(p, from + 1);
+        if let Admit::Below(_) = process.core.admit(id(p)) {
+            process.stage.push((p, from, from + 1));
+            process.core.on(Event::Taken { partition: id(p), from: offset(from), to: offset(from + 1) });
+        }
+    }
+
+    fn tell_gone(&mut self, i: usize, p: usize) {
+        let bounds = Bounds { oldest: offset(self.oldest[p]), end: offset(self.ends[p]) };
+        let process = self.process(i);
+        let at = process.reading.remove(&p).expect("it is being read");
+        process.core.on(Event::Gone { partition: id(p), at: offset(at), bounds });
+    }
+
+    /// The core's next action, done, and what it shows checked.
+    fn act(&mut self, i: usize, fate: Fate) -> Checked {
+        let action = self.process(i).core.next();
+        let event = match action {
+            Action::Load { partitions, .. } => {
+                let head = self.table.head(&partitions);
+                let process = self.process(i);
+                process.layout = head.shape;
+                for (partition, stored) in &head.frontier {
+                    let knows = &mut process.knows[partition.0 as usize];
+                    *knows = (*knows).max(Some(stored.get()));
+                }
+                Event::Loaded(head)
+            }
+            Action::Open { .. } => {
+                let process = self.process(i);
+                ensure(process.stage.is_empty(), || "P1: a stage is opened that holds records".into())?;
+                process.opened = Some(process.layout);
+                Event::Opened
+            }
+            Action::Ask { partition } => {
+                let p = partition.0 as usize;
+                let bounds = Bounds { oldest: offset(self.oldest[p]), end: offset(self.ends[p]) };
+                Event::Bounds { partition, bounds }
+            }
+            Action::Name => Event::Named(self.name(i)),
+            Action::Start { positions } => {
+                self.begin(i, &positions);
+                Event::Started
+            }
+            Action::Seal => {
+                let process = self.process(i);
+                let shape = process.opened.expect("records come into an open stage");
+                process.batch = Some((shape, merged(std::mem::take(&mut process.stage))));
+                Event::Sealed(self.name(i))
+            }
+            Action::Put(permit) => Event::Put(self.put(i, permit, fate)?),
+            Action::Find { commit, from, .. } => {
+                let found = self.table.find(commit, from);
+                if found.is_some() {
+                    self.process(i).committed();
+                }
+                Event::Found(found)
+            }
+            Action::Announce { frontier } => {
+                for (partition, to) in frontier {
+                    let stored = self.table.frontier()[partition.0 as usize];
+                    let ahead = stored < Some(to.get()) && !self.table.owes_gap[partition.0 as usize];
+                    ensure(!ahead || !self.laws.exact, || {
+                        format!("P1: lag tools were told {to} of partition {partition}, the table says {stored:?}")
+                    })?;
+                }
+                Event::Announced
+            }
+            Action::Tend { .. } => Event::Tended,
+            Action::Release { partitions } => {
+                self.release(i, &partitions)?;
+                Event::Released(partitions)
+            }
+            Action::Discard(why) => {
+                self.discard(i, &why)?;
+                Event::Discarded
+            }
+            Action::End(ending) => {
+                let holds = !self.process(i).stage.is_empty() && ending != Ending::Aborted;
+                ensure(!holds, || "P1: a process ends well and leaves records that it took".into())?;
+                self.end(i);
+                return Ok(());
+            }
+            Action::Read | Action::Stop(_) => unreachable!("no move of its own"),
+        };
+        self.process(i).core.on(event);
+        self.check_stop(i)
+    }
+
+    /// P9: with nothing gone, nobody stops.
+    fn check_stop(&mut self, i: usize) -> Checked {
+        match self.process(i).core.next() {
+            Action::Stop(reason) => ensure(self.laws.stops, || format!("P1: a needless stop: {reason}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn name(&mut self, i: usize) -> CommitId {
+        self.names[i] += 1;
+        CommitId((i as u128) << 64 | u128::from(self.names[i]))
+    }
+
+    fn begin(&mut self, i: usize, positions: &Frontier) {
+        for (partition, at) in positions {
+            let p = partition.0 as usize;
+            let begun = self.begun[p].get_or_insert(at.get());
+            *begun = (*begun).min(at.get());
+            self.process(i).reading.insert(p, at.get());
+        }
+    }
+
+    fn release(&mut self, i: usize, partitions: &BTreeSet<PartitionId>) -> Checked {
+        for partition in partitions {
+            let p = partition.0 as usize;
+            let process = self.process(i);
+            process.reading.remove(&p);
+            (process.told[p], process.knows[p]) = (false, None);
+            let held = process.stage.iter().any(|(held, ..)| *held == p);
+            ensure(!held, || format!("P8: partition {p} is let go of while records of it are held"))?;
+            if self.owners[p] == Some(small(i)) {
+                (self.owners[p], self.asked[p]) = (None, false);
+            }
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, i: usize, why: &Why) -> Checked {
+        let tried = self.process(i).tried.as_ref().map(Permit::commit);
+        let landed = tried.is_some_and(|tried| self.table.find(tried, TableVersion(0)).is_some());
+        ensure(!landed || matches!(why, Why::Lost { .. }), || {
+            format!("P1: a commit that landed is thrown away as lost: {why}")
+        })?;
+        let process = self.process(i);
+        process.stage.clear();
+        (process.batch, process.tried) = (None, None);
+        Ok(())
+    }
+
+    fn put(&mut self, i: usize, permit: Permit, fate: Fate) -> Result<Outcome, String> {
+        for partition in permit.advances().keys() {
+            let told = self.process(i).told[partition.0 as usize];
+            ensure(told, || format!("P8: partition {partition} is committed by who was told that it lost it"))?;
+        }
+        let version = permit.version();
+        self.process(i).tried = Some(permit.clone());
+        let put = Put { permit, batch: self.process(i).batch.clone() };
+        let outcome = match fate {
+            Fate::Fails => Outcome::Unknown,
+            Fate::Conflict => Outcome::Taken,
+            Fate::Late => {
+                self.late = Some((version, put));
+                Outcome::Unknown
+            }
+            Fate::Well | Fate::ReplyLost | Fate::SentTwice => {
+                let landed = self.land_knowing(i, version, &put)?;
+                match fate {
+                    Fate::ReplyLost => Outcome::Unknown,
+                    Fate::Well if landed => Outcome::Done,
+                    _ => Outcome::Taken,
+                }
+            }
+        };
+        if outcome == Outcome::Done {
+            self.process(i).committed();
+        }
+        Ok(outcome)
+    }
+
+    /// P9: who knows that the table was further writes down that it went back.
+    fn land_knowing(&mut self, i: usize, version: TableVersion, put: &Put) -> Result<bool, String> {
+        let before = self.table.frontier();
+        let landed = self.land(version, put)?;
+        for partition in put.permit.advances().keys().filter(|_| landed) {
+            let p = partition.0 as usize;
+            let gap = put.permit.gaps().iter().any(|gap| gap.partition == *partition);
+            let knows = self.process(i).knows[p];
+            ensure(gap || knows <= before[p], || {
+                format!("P9: partition {p} was at {knows:?}, now it goes on at {:?} in silence", before[p])
+            })?;
+        }
+        Ok(landed)
+    }
+
+    /// A put arrives at the store. True if the version was free.
+    fn land(&mut self, version: TableVersion, put: &Put) -> Result<bool, String> {
+        if version.0 != self.table.versions.len() as u64 {
+            return Ok(false);
+        }
+        let commit = put.permit.commit();
+        let again = self.table.find(commit, TableVersion(0)).is_some();
+        ensure(!again, || format!("P1: commit {commit} lands twice"))?;
+        self.check_rows(put)?;
+        let mut frontier = self.table.frontier();
+        for (partition, advance) in put.permit.advances() {
+            let p = partition.0 as usize;
+            let stored = frontier[p].map(offset);
+            ensure(advance.expect == stored, || {
+                format!("P2: partition {p} was expected at {:?}, it is at {stored:?}", advance.expect)
+            })?;
+            let gap = put.permit.gaps().iter().any(|gap| gap.partition == *partition);
+            ensure(gap || !self.table.owes_gap[p], || format!("P9: partition {p} goes on in silence"))?;
+            self.check_link(p, stored, advance.from, gap)?;
+            self.table().owes_gap[p] &= !gap;
+            if let Some((_, _, covers)) = &mut self.table().restored
+                && gap
+            {
+                covers[p] = None;
+            }
+            frontier[p] = Some(advance.to.get());
+        }
+        self.table().put(Some(commit), frontier);
+        Ok(true)
+    }
+
+    /// P2: data begins where the table stands, or at the first place that anybody began at.
+    fn check_link(&self, p: usize, stored: Option<Offset>, from: Offset, gap: bool) -> Checked {
+        match stored {
+            Some(stored) => ensure(stored == from || gap, || {
+                let what = if self.oldest[p] > 0 { "P9" } else { "P2" };
+                format!("{what}: partition {p} goes on at {from}, it is at {stored}")
+            }),
+            None if self.laws.policies.beginning == Beginning::Earliest => {
+                ensure(from == Offset::ZERO || self.oldest[p] > 0, || format!("P2: partition {p} begins at {from}"))
+            }
+            None => {
+                let late = self.begun[p].is_some_and(|begun| begun < from.get());
+                ensure(!late || gap || self.oldest[p] > 0, || {
+                    format!("P2: partition {p} began at {:?}, and now anew at {from}", self.begun[p])
+                })
+            }
+        }
+    }
+
+    fn check_rows(&mut self, put: &Put) -> Checked {
+        let Some((shape, rows)) = &put.batch else { return Ok(()) };
+        ensure(shape.0 == self.table.shape, || "P1: rows land that were made for another shape".into())?;
+        let spans = put.permit.advances().iter().filter(|(_, a)| a.to > a.from);
+        let spans: Vec<_> = spans.map(|(p, a)| (p.0 as usize, a.from.get(), a.to.get())).collect();
+        ensure(*rows == spans, || format!("P1: rows {rows:?} land with spans {spans:?}"))?;
+        for (p, from, to) in spans {
+            for at in from..to {
+                let exact = self.laws.exact;
+                let count = &mut self.table().counts[p][usize::try_from(at).expect("not negative")];
+                *count += u8::from(exact);
+                ensure(*count <= 1, || format!("P1: offset {at} of partition {p} lands twice"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One span a partition, in order of partitions.
+fn merged(rows: Vec<(usize, i64, i64)>) -> Vec<(usize, i64, i64)> {
+    let mut spans: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
+    for (p, from, to) in rows {
+        let span = spans.entry(p).or_insert((from, from));
+        assert_eq!(span.1, from, "P2: records of partition {p} are taken out of order");
+        span.1 = to;
+    }
+    spans.into_iter().map(|(p, (from, to))| (p, from, to)).collect()
+}
+
+impl Process {
+    fn new(laws: &Laws) -> Self {
+        let core = match laws.fault {
+            None => Core::new(laws.policies.clone()),
+            Some(fault) => Core::broken(laws.policies.clone(), fault),
+        };
+        Self {
+            core,
+            reading: BTreeMap::new(),
+            inbox: VecDeque::new(),
+            told: [false; PARTITIONS],
+            stage: Vec::new(),
+            knows: [None; PARTITIONS],
+            opened: None,
+            layout: Shape(0),
+            batch: None,
+            tried: None,
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        matches!(self.core.next(), Action::Stop(_))
+    }
+
+    /// The group gives it nothing while it has not heard that it was thrown out.
+    fn may_gain(&self, p: usize) -> bool {
+        !self.told[p] && self.inbox.is_empty() && !self.is_stopped()
+    }
+
+    fn committed(&mut self) {
+        let permit = self.tried.take().expect("what was put was tried");
+        for (partition, advance) in permit.advances() {
+            self.knows[partition.0 as usize] = Some(advance.to.get());
+        }
+        self.batch = None;
+    }
+
+    fn hear(&mut self) {
+        match self.inbox.pop_front().expect("something was said") {
+            Said::Gained(p) => {
+                self.told[p as usize] = true;
+                self.core.on(Event::Gained(BTreeSet::from([id(p as usize)])));
+            }
+            Said::Losing(p) => self.core.on(Event::Losing(BTreeSet::from([id(p as usize)]))),
+            Said::Lost(lost) => {
+                let lost: BTreeSet<usize> = (0..PARTITIONS).filter(|p| lost[*p]).collect();
+                for p in &lost {
+                    (self.told[*p], self.knows[*p]) = (false, None);
+                    self.reading.remove(p);
+                }
+                self.core.on(Event::Lost(lost.into_iter().map(id).collect()));
+            }
+        }
+    }
+}
+
+impl Table {
+    fn frontier(&self) -> [Option<i64>; PARTITIONS] {
+        self.versions.last().expect("version 0 is always there").1
+    }
+
+    fn put(&mut self, commit: Option<CommitId>, frontier: [Option<i64>; PARTITIONS]) {
+        self.versions.push((commit, frontier));
+    }
+
+    fn restore(&mut self, to: usize) {
+        let (newest, old) = (self.frontier(), self.versions[to].1);
+        let at = self.versions.len() as u64;
+        let mut covers = [None; PARTITIONS];
+        for p in 0..PARTITIONS {
+            if newest[p] > old[p] && newest[p] > Some(0) {
+                covers[p] = Some(old[p].unwrap_or(0));
+                self.owes_gap[p] = true;
+            }
+        }
+        self.restored = Some((at, to as u64, covers));
+        self.versions.push((None, newest));
+    }
+
+    fn find(&self, commit: CommitId, from: TableVersion) -> Option<TableVersion> {
+        let versions = (0..).zip(&self.versions).filter(|(version, _)| *version >= from.0);
+        versions.into_iter().find(|(_, (by, _))| *by == Some(commit)).map(|(version, _)| TableVersion(version))
+    }
+
+    fn head(&self, asked: &BTreeSet<PartitionId>) -> Head {
+        let frontier = self.frontier();
+        let of =
+            |p: &PartitionId, offsets: &[Option<i64>; PARTITIONS]| offsets[p.0 as usize].map(|raw| (*p, offset(raw)));
+        let breach = self.restored.as_ref().and_then(|(at, to, covers)| {
+            let covered: Frontier = asked.iter().filter_map(|p| of(p, covers)).collect();
+            let breach = Breach::Restored { at: TableVersion(*at), to: TableVersion(*to), frontier: covered.clone() };
+            (!covered.is_empty()).then_some(breach)
+        });
+        Head {
+            version: TableVersion(self.versions.len() as u64 - 1),
+            frontier: asked.iter().filter_map(|p| of(p, &frontier)).collect(),
+            shape: Shape(self.shape),
+            breach,
+        }
+    }
+}
