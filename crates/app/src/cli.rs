@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lakeward_delta::encode::{Compression, WriterOptions};
 
 /// Carries streams to the lake, exactly once.
 #[derive(Debug, Parser)]
@@ -125,9 +126,9 @@ pub struct IngestArgs {
     #[arg(long, default_value_t = 1, value_name = "THREADS", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
 
-    /// Compression of the Parquet files. zstd is as fast as snappy and takes half the room.
+    /// Compression of the Parquet files: none, snappy, zstd or zstd:LEVEL. zstd takes half of snappy's room.
     #[arg(long, default_value = "snappy", value_name = "CODEC")]
-    pub compression: Codec,
+    pub compression: Compression,
 
     /// Only PLAIN and dictionary encodings in Parquet files, for old readers.
     #[arg(long)]
@@ -136,6 +137,18 @@ pub struct IngestArgs {
     /// Serve /metrics, /healthz and /readyz here, such as 127.0.0.1:9090.
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
+}
+
+impl IngestArgs {
+    /// How files are written.
+    #[must_use]
+    pub fn writer_options(&self) -> WriterOptions {
+        WriterOptions {
+            compression: self.compression,
+            plain_encodings: self.plain_encodings,
+            ..WriterOptions::default()
+        }
+    }
 }
 
 /// How to reach Kafka.
@@ -238,14 +251,6 @@ pub enum OnBadRecord {
     Skip,
     /// End, saying which and why.
     Stop,
-}
-
-/// Compression of Parquet files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Codec {
-    Snappy,
-    Zstd,
-    None,
 }
 
 /// How to print.

@@ -1,13 +1,85 @@
 //! `lakeward`: reads the command line, runs one command, ends with its exit code.
+//!
+//! Read `ingest.rs` first: it joins the rooms. The clock, the environment, threads and signals live
+//! in this crate alone.
+#![allow(clippy::disallowed_methods, reason = "the app is where clock, environment and threads are")]
 
 use std::process::ExitCode;
 
+use tracing_subscriber::EnvFilter;
+
+mod admin;
+mod badlog;
+mod budget;
 mod cli;
+mod columns;
+mod creation;
+mod demo;
+mod failure;
+mod ingest;
+mod meters;
+mod processor;
+mod refused;
+mod report;
+mod stage;
+mod status;
+mod verify;
+mod watch;
+mod world;
+
+use cli::Command;
+use failure::Failure;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let _ = cli::parse();
-    ExitCode::SUCCESS
+    if let Err(lacking) = processor::check() {
+        return ended(Err(lacking));
+    }
+    let cli = cli::parse();
+    start_log();
+    die_of_panics();
+    ended(match cli.command {
+        Command::Ingest(args) => ingest::run(*args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Demo(args) => demo::run(&args),
+    })
+}
+
+fn ended(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, text }) => {
+            eprintln!("lakeward: {text}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Logs to standard error; `RUST_LOG` chooses what, as the peer's.
+fn start_log() {
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new("info,delta_kernel=off,delta_kernel_default_engine=off"));
+    let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(color)
+        .with_target(false)
+        .init();
+}
+
+/// A broken belief in any thread ends the process: a crash is an event that the protocol knows, a
+/// process with half its threads is not.
+fn die_of_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        print(info);
+        eprintln!(
+            "lakeward: this is a fault of lakeward, please report it; nothing is lost, a restart goes on from the table"
+        );
+        std::process::exit(i32::from(lakeward_protocol::ports::Exit::Software.code()));
+    }));
 }

@@ -1,0 +1,84 @@
+//! How much memory a process may use, and how it is shared out.
+
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+/// Share of the machine's or cgroup's memory that is taken where the user says nothing.
+const DEFAULT_SHARE: u64 = 4;
+const DEFAULT_MOST: u64 = 1024 * MIB;
+const DEFAULT_LEAST: u64 = 256 * MIB;
+
+/// Bytes for each of the places that hold records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// The whole.
+    pub total_bytes: u64,
+    /// Fetched by librdkafka, not yet taken.
+    pub fetch_bytes: u64,
+    /// Taken from librdkafka, not yet decoded.
+    pub arena_bytes: u64,
+    /// Decoded and encoded, not yet committed. Reached: a commit is made before its time.
+    pub stage_bytes: u64,
+}
+
+impl Budget {
+    /// Shares `--memory-mb` out, or the default.
+    #[must_use]
+    pub fn new(memory_mb: Option<u64>) -> Self {
+        let total = memory_mb.map_or_else(|| default_bytes(available_bytes()), |mib| mib * MIB);
+        Self::of(total)
+    }
+
+    /// A sixth is left to code, metadata and the allocator; a commit's upload holds its files
+    /// besides what the stage holds, so the stage gets less than half.
+    fn of(total: u64) -> Self {
+        Self {
+            total_bytes: total,
+            fetch_bytes: (total / 6).clamp(4 * MIB, 64 * MIB),
+            arena_bytes: (total / 12).clamp(2 * MIB, 32 * MIB),
+            stage_bytes: total * 2 / 5,
+        }
+    }
+}
+
+fn default_bytes(available: u64) -> u64 {
+    (available / DEFAULT_SHARE).clamp(DEFAULT_LEAST, DEFAULT_MOST)
+}
+
+/// The least of what the machine has and what the cgroup allows (version 2, then 1).
+fn available_bytes() -> u64 {
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let allowed = limits.iter().filter_map(|file| read(file)?.trim().parse().ok());
+    allowed.chain(machine_bytes()).min().unwrap_or(DEFAULT_MOST)
+}
+
+fn machine_bytes() -> Option<u64> {
+    let text = read("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+fn read(file: &str) -> Option<String> {
+    std::fs::read_to_string(Path::new(file)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_fit_into_the_whole() {
+        for mib in [64, 100, 256, 1024, 65_536] {
+            let budget = Budget::of(mib * MIB);
+            let parts = budget.fetch_bytes + budget.arena_bytes + budget.stage_bytes;
+            assert!(parts <= budget.total_bytes * 5 / 6, "{budget:?}");
+        }
+    }
+
+    #[test]
+    fn the_default_is_a_share_within_bounds() {
+        assert_eq!(default_bytes(512 * MIB), 256 * MIB);
+        assert_eq!(default_bytes(2048 * MIB), 512 * MIB);
+        assert_eq!(default_bytes(1 << 40), 1024 * MIB);
+    }
+}

@@ -1,0 +1,88 @@
+//! `--create`: makes the table from `--schema`, or from the topic's first messages.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lakeward_delta::{Created, NewTable, Table, TableSchema, create};
+use lakeward_kafka::Source;
+use lakeward_protocol::ports::{Exit, Fault, Input, InputLog, Verdict};
+use lakeward_protocol::position::Frontier;
+
+use crate::failure::Failure;
+use crate::ingest::{Plan, Session};
+
+/// Messages that a schema is inferred from, at most.
+const SAMPLES: usize = 1000;
+/// Once there is a first message: how long others are waited for.
+const SETTLE_POLLS: usize = 20;
+const POLL: Duration = Duration::from_millis(100);
+
+/// Makes the table unless there is one. Racing creators end with one table. `None`: told to stop.
+///
+/// # Errors
+/// A schema that no table can have, or a store that refuses.
+pub fn ensure(plan: &Plan, session: &Session) -> Result<Option<()>, Failure> {
+    match Table::open(&plan.args.table, plan.table_options(session, None)) {
+        Ok(_) => return Ok(Some(())),
+        Err(lakeward_delta::DeltaError::Missing { .. }) => {}
+        Err(error) if error.verdict() == Verdict::Retry => tracing::warn!("{error}"),
+        Err(error) => return Err(Failure::port(&error)),
+    }
+    let schema = match &plan.args.schema {
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| Failure::new(Exit::Config, format_args!("--schema {}: {error}", file.display())))?;
+            TableSchema::parse(&file.display().to_string(), &text).map_err(|error| Failure::port(&error))?
+        }
+        None => match inferred(plan, session)? {
+            Some(schema) => schema,
+            None => return Ok(None),
+        },
+    };
+    let table = NewTable { schema, partition_columns: plan.args.partition_by.clone(), properties: BTreeMap::new() };
+    let created = plan.wait_for(session, || create(&plan.args.table, &table, session.runtime.handle()))?;
+    match created {
+        Some(Created::New) => tracing::info!("made table {} with schema {}", plan.args.table, table.schema.to_json()),
+        Some(Created::Existed) => tracing::info!("table {} was made by somebody else meanwhile", plan.args.table),
+        None => return Ok(None),
+    }
+    Ok(Some(()))
+}
+
+/// The schema of the topic's first messages, and text columns for the transforms that have none.
+fn inferred(plan: &Plan, session: &Session) -> Result<Option<TableSchema>, Failure> {
+    tracing::info!("no --schema: waiting for messages of topic {} to infer one", plan.args.topic);
+    let Some(samples) = samples(plan, session)? else { return Ok(None) };
+    let mut schema =
+        lakeward_decode::infer(samples.iter().map(Vec::as_slice)).map_err(|error| Failure::new(Exit::Data, error))?;
+    let missing = plan.transforms.properties().filter(|name| schema.column_with_name(name).is_none());
+    let added: Vec<_> = missing.map(crate::columns::of_transform).collect();
+    schema = arrow_schema::Schema::new(schema.fields().iter().cloned().chain(added).collect::<Vec<_>>());
+    TableSchema::from_arrow(&schema).map(Some).map_err(|error| Failure::port(&error))
+}
+
+/// The values of the first messages there are, from every partition; waits for a first one.
+fn samples(plan: &Plan, session: &Session) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+    let failed = |error: lakeward_kafka::KafkaError| Failure::port(&error);
+    let asking = Source::assign(plan.source.clone(), std::collections::BTreeSet::new()).map_err(failed)?;
+    let Some(partitions) = plan.wait_for(session, || asking.partitions())? else { return Ok(None) };
+    let mut source = Source::assign(plan.source.clone(), partitions.clone()).map_err(failed)?;
+    let mut oldest = Frontier::new();
+    for partition in partitions {
+        oldest.insert(partition, source.bounds(partition).map_err(failed)?.oldest);
+    }
+    source.start(&oldest).map_err(failed)?;
+    let (mut samples, mut quiet) = (Vec::new(), 0);
+    while samples.len() < SAMPLES && (samples.is_empty() || quiet < SETTLE_POLLS) {
+        if session.signals.raised() {
+            return Ok(None);
+        }
+        match source.poll(SAMPLES - samples.len(), POLL).map_err(failed)? {
+            Some(Input::Records(records)) => {
+                samples.extend(records.entries().iter().filter_map(|entry| records.value(entry)).map(<[u8]>::to_vec));
+            }
+            _ => quiet += usize::from(!samples.is_empty()),
+        }
+    }
+    Ok(Some(samples))
+}

@@ -1,0 +1,82 @@
+//! librdkafka's mock cluster, filled with web requests.
+//!
+//! It keeps about 5 MiB a partition, compressed: enough for two million requests with zstd.
+
+use std::time::Duration;
+
+use lakeward_protocol::ports::Exit;
+use rdkafka::ClientConfig;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
+
+use super::requests::Requests;
+use crate::failure::Failure;
+
+/// Any will do; the same one makes each demo the same.
+const SEED: u64 = 20_210_324;
+/// Messages between two looks at the clock and the queue.
+const STRIDE: u64 = 1000;
+
+/// The cluster lives as long as this.
+pub struct Broker {
+    _cluster: MockCluster<'static, DefaultProducerContext>,
+    bootstrap: String,
+}
+
+impl Broker {
+    /// One broker with one topic.
+    ///
+    /// # Errors
+    /// When no port on loopback can be had.
+    pub fn start(topic: &str, partitions: u32) -> Result<Self, Failure> {
+        let failed = |error: KafkaError| {
+            Failure::new(Exit::TryAgain, format_args!("the embedded broker does not start: {error}"))
+        };
+        let cluster = MockCluster::new(1).map_err(failed)?;
+        cluster.create_topic(topic, i32::try_from(partitions).expect("a few partitions"), 1).map_err(failed)?;
+        let bootstrap = cluster.bootstrap_servers();
+        Ok(Self { _cluster: cluster, bootstrap })
+    }
+
+    /// Where it listens.
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    /// Fills the topic, partitions in turn.
+    ///
+    /// # Errors
+    /// When a message is not taken.
+    pub fn produce(&self, topic: &str, partitions: u32, messages: u64, told: impl Fn(u64)) -> Result<(), Failure> {
+        let failed = |error: KafkaError| {
+            Failure::new(Exit::TryAgain, format_args!("can't produce into the embedded broker: {error}"))
+        };
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", &self.bootstrap)
+            .set("compression.type", "zstd")
+            .set("linger.ms", "20")
+            .set("batch.num.messages", "10000")
+            .set("queue.buffering.max.messages", "200000")
+            .create()
+            .map_err(failed)?;
+        let mut requests = Requests::new(SEED);
+        for number in 0..messages {
+            let partition = i32::try_from(number % u64::from(partitions)).expect("a few partitions");
+            let text = requests.next();
+            let mut record = BaseRecord::<(), str>::to(topic).partition(partition).payload(text);
+            while let Err((error, back)) = producer.send(record) {
+                if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
+                    return Err(failed(error));
+                }
+                producer.poll(Duration::from_millis(20));
+                record = back;
+            }
+            if number % STRIDE == 0 {
+                producer.poll(Duration::ZERO);
+                told(number);
+            }
+        }
+        producer.flush(Duration::from_secs(60)).map_err(failed)
+    }
+}

@@ -1,0 +1,90 @@
+//! What the demo prints at its end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use lakeward_delta::scan::Scan;
+use lakeward_protocol::ports::Exit;
+
+use crate::failure::Failure;
+use crate::ingest::Session;
+use crate::report::{grouped, table};
+use crate::verify::{self, chain::Chains};
+
+const NEWEST: usize = 3;
+const COLUMNS: [&str; 5] = ["kafka_offset", "kafka_partition", "method", "status", "url"];
+
+/// Figures, the proof, and the newest rows.
+///
+/// # Errors
+/// When the table can't be read.
+pub fn result(
+    folder: &Path,
+    session: &Session,
+    chains: &Chains,
+    messages: u64,
+    took: Duration,
+    kills: usize,
+) -> Result<(), Failure> {
+    let (lost, twice) = verify::totals(chains);
+    let rows: u64 = chains.chains.values().map(|chain| chain.rows).sum();
+    let rate = (rows as f64 / took.as_secs_f64()) as u64;
+    println!();
+    println!(
+        "  rows          {}  ({} a second, kills and the group's time-outs included)",
+        grouped(rows),
+        grouped(rate)
+    );
+    println!("  commits       {}", grouped(chains.version));
+    println!("  kills         {kills} survived");
+    println!("  lost          {}", grouped(lost.max(messages.saturating_sub(rows))));
+    println!("  twice         {}", grouped(twice.max(rows.saturating_sub(messages))));
+    println!();
+    println!("The newest rows:");
+    print!("{}", table(&COLUMNS, &newest(folder, session)?));
+    Ok(())
+}
+
+fn newest(folder: &Path, session: &Session) -> Result<Vec<Vec<String>>, Failure> {
+    let failed = |error: lakeward_delta::DeltaError| Failure::port(&error);
+    let scan = Scan::open(&folder.display().to_string(), Some(&COLUMNS), session.runtime.handle()).map_err(failed)?;
+    let mut newest: Vec<(i64, Vec<String>)> = Vec::new();
+    for batch in scan {
+        let batch = batch.map_err(failed)?;
+        let offsets = batch
+            .column(0)
+            .as_primitive_opt::<Int64Type>()
+            .ok_or_else(|| Failure::new(Exit::Software, "kafka_offset is no long"))?;
+        for row in 0..batch.num_rows() {
+            if newest.len() == NEWEST && newest.iter().all(|(offset, _)| *offset >= offsets.value(row)) {
+                continue;
+            }
+            newest.push((offsets.value(row), batch.columns().iter().map(|column| cell(column, row)).collect()));
+            newest.sort_by_key(|(offset, _)| std::cmp::Reverse(*offset));
+            newest.truncate(NEWEST);
+        }
+    }
+    Ok(newest.into_iter().map(|(_, row)| row).collect())
+}
+
+fn cell(column: &arrow_array::ArrayRef, row: usize) -> String {
+    use arrow_array::types::Int32Type;
+    if let Some(text) = column.as_string_opt::<i32>() {
+        return text.value(row).to_owned();
+    }
+    if let Some(number) = column.as_primitive_opt::<Int32Type>() {
+        return number.value(row).to_string();
+    }
+    column.as_primitive_opt::<Int64Type>().map_or_else(|| "?".to_owned(), |number| number.value(row).to_string())
+}
+
+/// What to try with one's own broker.
+pub fn next(folder: &Path) {
+    println!();
+    println!("Next, with your own broker:");
+    println!("  lakeward verify {}", folder.display());
+    println!("  lakeward ingest TOPIC ./my_table -k HOST:9092 --create -l 10");
+    println!("  lakeward status ./my_table -k HOST:9092");
+}

@@ -1,0 +1,108 @@
+//! Every metric's name, once. Counters and gauges are documented where they are described.
+
+use lakeward_decode::Decoded;
+use lakeward_delta::Tally;
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+/// Upper bounds of `lakeward_commit_seconds`.
+pub const COMMIT_SECONDS: [f64; 9] = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
+/// Says what each metric means, so that `/metrics` carries it.
+pub fn describe() {
+    describe_counter!("lakeward_records_total", "Records taken in, uncommitted ones included");
+    describe_counter!("lakeward_rows_total", "Rows made of them");
+    describe_counter!("lakeward_bad_records_total", "Records left out because they can't be rows, by kind");
+    describe_counter!("lakeward_tombstones_total", "Records without a value, passed over");
+    describe_counter!("lakeward_unknown_fields_total", "Message fields dropped because the table has no such column");
+    describe_counter!("lakeward_commits_total", "Versions put into the table");
+    describe_counter!("lakeward_committed_offsets_total", "Offsets that those versions cover");
+    describe_counter!("lakeward_races_total", "Versions that somebody else put first; the commit was tried again");
+    describe_counter!("lakeward_discards_total", "Times that uncommitted records were let go, to be read again");
+    describe_counter!("lakeward_retries_total", "Failed calls that were tried again, by port");
+    describe_counter!("lakeward_gaps_total", "Breaks in a partition's chain that an option let pass");
+    describe_counter!("lakeward_checkpoints_total", "Delta checkpoints written");
+    describe_counter!(
+        "lakeward_housekeeping_failures_total",
+        "Checkpoints or log cleanups that failed, in part or whole"
+    );
+    describe_gauge!("lakeward_partitions", "Partitions in our hands");
+    describe_gauge!("lakeward_held_bytes", "Memory of records not yet committed");
+    describe_gauge!("lakeward_table_version", "The newest version that we put");
+    describe_gauge!("lakeward_read_lag_offsets", "Offsets between what is taken in and the partition's end");
+    describe_gauge!("lakeward_commit_lag_offsets", "Offsets between what is committed and the partition's end");
+    describe_gauge!("lakeward_read_lag_seconds", "Age of the last record taken in; 0 at the partition's end");
+    describe_gauge!("lakeward_commit_lag_seconds", "Age of the last record committed; 0 when all is committed");
+    describe_histogram!("lakeward_commit_seconds", "Time from sealing to the commit, in seconds");
+}
+
+/// What became of some records.
+pub fn decoded(tally: &Tally, decoded: &Decoded) {
+    counter!("lakeward_records_total").increment(tally.records);
+    counter!("lakeward_rows_total").increment(tally.rows);
+    counter!("lakeward_tombstones_total").increment(tally.tombstones);
+    for bad in &decoded.bad {
+        counter!("lakeward_bad_records_total", "kind" => bad.kind.name()).increment(1);
+    }
+}
+
+/// Fields that no column took.
+pub fn unknown_fields(count: u64) {
+    counter!("lakeward_unknown_fields_total").increment(count);
+}
+
+/// A version is ours.
+pub fn committed(version: u64, offsets: u64, gaps: u64, seconds: Option<f64>) {
+    counter!("lakeward_commits_total").increment(1);
+    counter!("lakeward_committed_offsets_total").increment(offsets);
+    counter!("lakeward_gaps_total").increment(gaps);
+    #[expect(clippy::cast_precision_loss, reason = "versions stay far below 2^52")]
+    gauge!("lakeward_table_version").set(version as f64);
+    if let Some(seconds) = seconds {
+        histogram!("lakeward_commit_seconds").record(seconds);
+    }
+}
+
+/// Somebody else was first.
+pub fn raced() {
+    counter!("lakeward_races_total").increment(1);
+}
+
+/// Uncommitted records were let go.
+pub fn discarded() {
+    counter!("lakeward_discards_total").increment(1);
+}
+
+/// A call failed and is tried again.
+pub fn retrying(port: &str) {
+    counter!("lakeward_retries_total", "port" => port.to_owned()).increment(1);
+}
+
+/// Partitions in our hands.
+pub fn partitions(count: usize) {
+    gauge!("lakeward_partitions").set(count as f64);
+}
+
+/// Memory of the stage.
+pub fn held(bytes: usize) {
+    gauge!("lakeward_held_bytes").set(bytes as f64);
+}
+
+/// What the table's housekeeping did since the start.
+pub fn housekeeping(checkpoints: u64, failures: u64) {
+    counter!("lakeward_checkpoints_total").absolute(checkpoints);
+    counter!("lakeward_housekeeping_failures_total").absolute(failures);
+}
+
+/// How far one partition is behind: offsets and seconds, read and committed.
+pub fn lag(partition: u32, read: (f64, f64), commit: (f64, f64)) {
+    let label = partition.to_string();
+    gauge!("lakeward_read_lag_offsets", "partition" => label.clone()).set(read.0);
+    gauge!("lakeward_read_lag_seconds", "partition" => label.clone()).set(read.1);
+    gauge!("lakeward_commit_lag_offsets", "partition" => label.clone()).set(commit.0);
+    gauge!("lakeward_commit_lag_seconds", "partition" => label).set(commit.1);
+}
+
+/// A partition is not ours any more: its lag is somebody else's to tell.
+pub fn forget_lag(partition: u32) {
+    lag(partition, (0.0, 0.0), (0.0, 0.0));
+}

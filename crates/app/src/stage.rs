@@ -1,0 +1,232 @@
+//! Decode and encode: each worker thread takes some partitions' records all the way to sealed files.
+//!
+//! Shared-nothing: a partition belongs to one worker, so its rows keep their order. [`Shards`] routes
+//! and collects; it is the [`Stage`] that the loop sees. What a worker can't do is told at the next call.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use lakeward_decode::{PlanError, Transforms};
+use lakeward_delta::Layout;
+use lakeward_delta::encode::{EncodeError, WriterOptions};
+use lakeward_delta::{Batch, Tally};
+use lakeward_protocol::ports::{Exit, Fault, Stage, Verdict};
+use lakeward_protocol::records::Records;
+
+use crate::badlog::BadLog;
+use worker::{Command, Part, Worker};
+
+mod worker;
+
+/// Arenas that wait for a worker; more would only be memory.
+const QUEUE: usize = 4;
+
+/// How the stage works.
+#[derive(Clone)]
+pub struct StageOptions {
+    /// The topic, for `kafka.topic` and messages.
+    pub topic: String,
+    /// Columns made by expressions.
+    pub transforms: Transforms,
+    /// How files are written.
+    pub writer: WriterOptions,
+    /// Ends at the first bad record, rather than counting it.
+    pub stop_at_bad: bool,
+    /// Worker threads.
+    pub workers: usize,
+    /// Held bytes at which a commit is made before its time.
+    pub most_bytes: usize,
+    /// Where uploads run.
+    pub runtime: tokio::runtime::Handle,
+}
+
+/// What the stage can't do.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// The table's schema, or a transform's target.
+    #[error("table {table}: {source}")]
+    Plan { table: String, source: PlanError },
+    /// A bad record under `--on-bad-record=stop`.
+    #[error(
+        "{topic}-{partition} at offset {offset}: {detail} ({kind}); pass --on-bad-record=skip to go on without such records"
+    )]
+    Bad { topic: String, partition: u32, offset: i64, kind: &'static str, detail: String },
+    /// Files.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// A worker thread ended.
+    #[error("a worker thread is gone; this is a fault of lakeward")]
+    Gone,
+}
+
+impl Fault for StageError {
+    fn verdict(&self) -> Verdict {
+        match self {
+            Self::Plan { .. } => Verdict::Stop(Exit::Config),
+            Self::Bad { .. } => Verdict::Stop(Exit::Data),
+            Self::Encode(error) => error.verdict(),
+            Self::Gone => Verdict::Stop(Exit::Software),
+        }
+    }
+}
+
+/// Bytes held anywhere in the stage.
+#[derive(Clone, Default)]
+pub struct Held(Arc<AtomicUsize>);
+
+impl Held {
+    /// The sum.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn sub(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The workers, as one stage.
+pub struct Shards {
+    commands: Vec<Sender<Command>>,
+    threads: Vec<JoinHandle<()>>,
+    spare: Receiver<Records>,
+    fault: Arc<Mutex<Option<StageError>>>,
+    held: Held,
+    most_bytes: usize,
+    /// Delivered by some workers while another failed to: part of the batch that a retry completes.
+    delivered: Vec<Part>,
+}
+
+impl Shards {
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(options: &StageOptions) -> std::io::Result<Self> {
+        let (spare_in, spare) = unbounded();
+        let (held, fault) = (Held::default(), Arc::default());
+        let bad = Arc::new(BadLog::new(options.topic.clone()));
+        let mut shards = Self {
+            commands: Vec::new(),
+            threads: Vec::new(),
+            spare,
+            fault: Arc::clone(&fault),
+            held: held.clone(),
+            most_bytes: options.most_bytes,
+            delivered: Vec::new(),
+        };
+        for number in 0..options.workers {
+            let (commands, queue) = bounded(QUEUE);
+            let worker =
+                Worker::new(options.clone(), held.clone(), spare_in.clone(), Arc::clone(&fault), Arc::clone(&bad));
+            let thread = std::thread::Builder::new().name(format!("encode-{number}"));
+            shards.threads.push(thread.spawn(move || worker.run(&queue))?);
+            shards.commands.push(commands);
+        }
+        Ok(shards)
+    }
+
+    /// Bytes held, for metrics.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    fn fault(&self) -> Result<(), StageError> {
+        self.fault.lock().expect("no holder of this lock panics").take().map_or(Ok(()), Err)
+    }
+
+    /// Asks every worker, and waits for every answer.
+    fn ask<T>(&self, command: impl Fn(Sender<Result<T, StageError>>) -> Command) -> Vec<Result<T, StageError>> {
+        let answers: Vec<_> = self
+            .commands
+            .iter()
+            .map(|worker| {
+                let (answer, answers) = bounded(1);
+                worker.send(command(answer)).map(|()| answers)
+            })
+            .collect();
+        answers
+            .into_iter()
+            .map(|answer| match answer {
+                Ok(answer) => answer.recv().unwrap_or(Err(StageError::Gone)),
+                Err(_) => Err(StageError::Gone),
+            })
+            .collect()
+    }
+}
+
+impl Stage for Shards {
+    type Batch = Batch;
+    type Layout = Layout;
+    type Error = StageError;
+
+    fn open(&mut self, layout: &Layout) -> Result<(), StageError> {
+        self.ask(|answer| Command::Open(layout.clone(), answer)).into_iter().collect()
+    }
+
+    fn push(&mut self, records: Records) -> Result<Option<Records>, StageError> {
+        self.fault()?;
+        let worker = &self.commands[records.partition().0 as usize % self.commands.len()];
+        self.held.add(records.capacity_bytes());
+        worker.send(Command::Take(records)).map_err(|_| StageError::Gone)?;
+        Ok(self.spare.try_recv().ok())
+    }
+
+    fn is_full(&self) -> bool {
+        self.held.bytes() >= self.most_bytes
+    }
+
+    fn seal(&mut self) -> Result<Batch, StageError> {
+        let mut failed = None;
+        for answer in self.ask(Command::Seal) {
+            match answer {
+                Ok(part) => self.delivered.push(part),
+                Err(error) => failed = Some(error),
+            }
+        }
+        self.fault()?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        Ok(joined(std::mem::take(&mut self.delivered)))
+    }
+
+    fn discard(&mut self) {
+        self.delivered.clear();
+        // A worker that is gone holds nothing; `open` will tell.
+        drop(self.ask(Command::Discard));
+        drop(self.fault());
+    }
+}
+
+impl Drop for Shards {
+    fn drop(&mut self) {
+        self.commands.clear();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn joined(parts: Vec<Part>) -> Batch {
+    let mut batch = Batch::default();
+    for part in parts {
+        batch.files.extend(part.files);
+        for (partition, tally) in part.tally {
+            let sum: &mut Tally = batch.tally.entry(partition).or_default();
+            sum.records += tally.records;
+            sum.rows += tally.rows;
+            sum.bad += tally.bad;
+            sum.tombstones += tally.tombstones;
+        }
+    }
+    batch
+}

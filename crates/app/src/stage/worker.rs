@@ -1,0 +1,190 @@
+//! One worker: records in, sealed files out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use lakeward_decode::{Decoded, Decoder};
+use lakeward_delta::encode::Writer;
+use lakeward_delta::{DataFile, FileSpan, Layout, Tally};
+use lakeward_protocol::position::PartitionId;
+use lakeward_protocol::records::Records;
+
+use super::{Held, StageError, StageOptions};
+use crate::badlog::BadLog;
+use crate::meters;
+
+/// Without a record for so long, buffers kept for reuse are given back.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// What a worker is told.
+pub(super) enum Command {
+    Open(Layout, Sender<Result<(), StageError>>),
+    Take(Records),
+    Seal(Sender<Result<Part, StageError>>),
+    Discard(Sender<Result<(), StageError>>),
+}
+
+/// What one worker has sealed.
+#[derive(Default)]
+pub(super) struct Part {
+    pub(super) files: Vec<DataFile>,
+    pub(super) tally: BTreeMap<PartitionId, Tally>,
+}
+
+/// What a layout needs.
+struct Bench {
+    decoder: Decoder,
+    writer: Writer,
+}
+
+pub(super) struct Worker {
+    options: StageOptions,
+    bench: Option<Bench>,
+    tally: BTreeMap<PartitionId, Tally>,
+    /// What we added to `held` for the writer.
+    counted_bytes: usize,
+    held: Held,
+    spare: Sender<Records>,
+    fault: Arc<Mutex<Option<StageError>>>,
+    /// Something failed: what comes is let go, until we are told to discard.
+    broken: bool,
+    bad: Arc<BadLog>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        options: StageOptions,
+        held: Held,
+        spare: Sender<Records>,
+        fault: Arc<Mutex<Option<StageError>>>,
+        bad: Arc<BadLog>,
+    ) -> Self {
+        Self { options, bench: None, tally: BTreeMap::new(), counted_bytes: 0, held, spare, fault, broken: false, bad }
+    }
+
+    /// Works until the sender is gone.
+    pub(super) fn run(mut self, queue: &Receiver<Command>) {
+        loop {
+            match queue.recv_timeout(IDLE) {
+                Ok(command) => self.obey(command),
+                Err(RecvTimeoutError::Timeout) => self.rest(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// An answer that nobody waits for any more is dropped: the process is ending.
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Open(layout, answer) => drop(answer.send(self.open(&layout))),
+            Command::Take(records) => self.take(records),
+            Command::Seal(answer) => drop(answer.send(self.seal())),
+            Command::Discard(answer) => {
+                self.discard();
+                drop(answer.send(Ok(())));
+            }
+        }
+    }
+
+    fn open(&mut self, layout: &Layout) -> Result<(), StageError> {
+        let options = &self.options;
+        let decoder = Decoder::new(layout.schema(), &options.topic, &options.transforms)
+            .map_err(|source| StageError::Plan { table: layout.table().to_owned(), source })?;
+        let writer = Writer::new(layout, options.writer.clone())?;
+        self.bench = Some(Bench { decoder, writer });
+        self.count();
+        Ok(())
+    }
+
+    fn take(&mut self, records: Records) {
+        if !self.broken
+            && let Err(error) = self.process(&records)
+        {
+            self.broken = true;
+            self.fault.lock().expect("no holder of this lock panics").get_or_insert(error);
+        }
+        self.held.sub(records.capacity_bytes());
+        self.count();
+        let _ = self.spare.send(records);
+    }
+
+    fn process(&mut self, records: &Records) -> Result<(), StageError> {
+        let bench = self.bench.as_mut().expect("the loop opens the stage before it pushes");
+        let decoded = bench.decoder.decode(records);
+        let tally = Tally {
+            records: records.len() as u64,
+            rows: decoded.batch.num_rows() as u64,
+            bad: decoded.bad.len() as u64,
+            tombstones: decoded.tombstones as u64,
+        };
+        meters::decoded(&tally, &decoded);
+        if let Some(error) = self.bad_records(records, &decoded) {
+            return Err(error);
+        }
+        let span =
+            FileSpan { partition: records.partition(), from: records.from(), to: records.to(), rows: tally.rows };
+        let bench = self.bench.as_mut().expect("still there");
+        bench.writer.write(&decoded.batch, &[span])?;
+        let sum = self.tally.entry(records.partition()).or_default();
+        sum.records += tally.records;
+        sum.rows += tally.rows;
+        sum.bad += tally.bad;
+        sum.tombstones += tally.tombstones;
+        Ok(())
+    }
+
+    /// Logs the bad ones; under `stop`, the first is the error.
+    fn bad_records(&self, records: &Records, decoded: &Decoded) -> Option<StageError> {
+        for bad in &decoded.bad {
+            let entry = &records.entries()[bad.entry];
+            if self.options.stop_at_bad {
+                return Some(StageError::Bad {
+                    topic: self.options.topic.clone(),
+                    partition: records.partition().0,
+                    offset: entry.offset,
+                    kind: bad.kind.name(),
+                    detail: bad.detail.clone(),
+                });
+            }
+            self.bad.log(records.partition(), entry.offset, bad.kind.name(), &bad.detail, records.value(entry));
+        }
+        None
+    }
+
+    fn seal(&mut self) -> Result<Part, StageError> {
+        let files = match &mut self.bench {
+            Some(bench) if !self.broken => bench.writer.deliver(&self.options.runtime)?,
+            _ => Vec::new(),
+        };
+        self.count();
+        Ok(Part { files, tally: std::mem::take(&mut self.tally) })
+    }
+
+    fn discard(&mut self) {
+        if let Some(bench) = &mut self.bench {
+            bench.writer.discard();
+        }
+        self.tally.clear();
+        self.broken = false;
+        self.count();
+    }
+
+    fn rest(&mut self) {
+        if let Some(bench) = &mut self.bench
+            && bench.writer.is_empty()
+        {
+            bench.writer.trim();
+            self.count();
+        }
+    }
+
+    /// Brings our share of `held` up to date.
+    fn count(&mut self) {
+        let now = self.bench.as_ref().map_or(0, |bench| bench.writer.held_bytes());
+        self.held.add(now);
+        self.held.sub(self.counted_bytes);
+        self.counted_bytes = now;
+    }
+}

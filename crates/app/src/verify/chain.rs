@@ -1,0 +1,294 @@
+//! Follows each partition's chain through a table's log. Decides; reads and prints nothing.
+//!
+//! - P1, P2: each commit's span starts where the last one of its chain ended, and the `txn` beside it
+//!   says where it ends.
+//! - Each span's records are all accounted for: rows in the commit's files, bad records, tombstones.
+//! - P9: a break that the user accepted is written in the commit; any other is a fault.
+
+use std::collections::BTreeMap;
+
+use lakeward_delta::{Notes, Span, Version};
+use serde::Serialize;
+
+/// One partition's way into the table, by the `txn`'s app id.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Chain {
+    /// The topic that our commits name.
+    pub topic: Option<String>,
+    /// The topic's id as of the last commit.
+    pub topic_id: Option<String>,
+    /// The partition's number.
+    pub partition: u32,
+    /// First offset covered, as far as the log goes back.
+    pub from: i64,
+    /// The offset after the last one covered.
+    pub to: i64,
+    /// Commits that moved it.
+    pub commits: u64,
+    /// Records taken in.
+    pub records: u64,
+    /// Rows written.
+    pub rows: u64,
+    /// Records left out as bad.
+    pub bad: u64,
+    /// Records without a value.
+    pub tombstones: u64,
+    /// Offsets covered that had no record: control records, compaction.
+    pub holes: u64,
+    /// Versions and where the chain stood after each, for restores.
+    #[serde(skip)]
+    ends: Vec<(u64, i64)>,
+    /// What was read of the topic, to compare it with what it holds.
+    #[serde(skip)]
+    pub spans: Vec<Span>,
+}
+
+/// Something to say about a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The version at which it shows.
+    pub version: u64,
+    /// The chain it is about; `None` for the table as a whole.
+    pub txn: Option<String>,
+    /// Whether it breaks a promise.
+    pub kind: Kind,
+    /// What and where.
+    pub text: String,
+    /// Offsets that are in no row and no tally by it.
+    pub lost: u64,
+    /// Offsets that are in the table more than once by it.
+    pub twice: u64,
+}
+
+/// What kind of finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A promise is broken.
+    Fault,
+    /// A break that the user accepted beforehand.
+    Accepted,
+    /// Worth knowing.
+    Note,
+}
+
+/// All chains of a table.
+#[derive(Debug, Default)]
+pub struct Chains {
+    /// By the `txn`'s app id.
+    pub chains: BTreeMap<String, Chain>,
+    /// In the order of versions.
+    pub findings: Vec<Finding>,
+    first_version: Option<u64>,
+    /// The newest version followed.
+    pub version: u64,
+}
+
+impl Chains {
+    /// Takes in the next version of the log.
+    pub fn follow(&mut self, version: &Version) {
+        self.first_version.get_or_insert(version.version);
+        self.version = version.version;
+        if version.operation == "RESTORE" {
+            self.restored(version);
+        }
+        if version.notes.is_none()
+            && version.operation != "RESTORE"
+            && version.removes.iter().any(|file| file.data_change)
+        {
+            let text = format!(
+                "{} took rows out or changed them; the counts here are of what was carried in",
+                version.operation
+            );
+            self.find(version.version, None, Kind::Note, text, 0, 0);
+        }
+        for (txn, last) in &version.txns {
+            self.moved(version, txn, last + 1);
+        }
+        if let Some(notes) = &version.notes {
+            self.check_files(version, notes);
+        }
+    }
+
+    /// One partition's frontier moves to `to`.
+    fn moved(&mut self, version: &Version, txn: &str, to: i64) {
+        let Some(partition) = txn.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok()) else { return };
+        let notes = version.notes.as_ref().filter(|notes| is_of(txn, notes, partition));
+        let stood = self.chains.get(txn).map(|chain| chain.to);
+        let span = match notes {
+            Some(notes) => match notes.spans.iter().find(|span| span.partition == partition) {
+                Some(span) => *span,
+                None => return self.fault(version.version, txn, "a txn of ours without its span".to_owned(), 0, 0),
+            },
+            None => self.foreign(version, txn, partition, stood, to),
+        };
+        if span.to != to {
+            self.fault(version.version, txn, format!("the span ends at {}, the txn at {to}", span.to), 0, 0);
+        }
+        self.check_start(version, txn, stood, span.from);
+        self.check_counts(version.version, txn, &span);
+        let first_in_log = version.version == 0 || self.first_version == Some(0);
+        let chain = self.chains.entry(txn.to_owned()).or_default();
+        if stood.is_none() {
+            (chain.partition, chain.from) = (partition, span.from);
+            let _ = first_in_log;
+        }
+        if let Some(notes) = notes {
+            chain.topic.clone_from(&notes.topic);
+            chain.topic_id.clone_from(&notes.topic_id);
+            chain.holes += u64::try_from(span.to - span.from).unwrap_or(0).saturating_sub(span.records);
+            if span.to > span.from {
+                chain.spans.push(span);
+            }
+        }
+        chain.to = to;
+        chain.commits += 1;
+        chain.records += span.records;
+        chain.rows += span.rows;
+        chain.bad += span.bad;
+        chain.tombstones += span.tombstones;
+        chain.ends.push((version.version, to));
+    }
+
+    /// A `txn` by a writer who does not say where its data starts, such as kafka-delta-ingest.
+    fn foreign(&mut self, version: &Version, txn: &str, partition: u32, stood: Option<i64>, to: i64) -> Span {
+        let from = stood.filter(|stood| *stood <= to);
+        if stood.is_some() && from.is_none() {
+            let text = format!("somebody else set the txn back, from {} to {}", stood.unwrap_or(0) - 1, to - 1);
+            self.find(version.version, Some(txn), Kind::Note, text, 0, 0);
+        }
+        let rows = version.adds.iter().filter_map(|add| add.num_records).sum();
+        let alone = version.txns.len() == 1;
+        let rows = if alone { rows } else { 0 };
+        Span { partition, from: from.unwrap_or(to), to, records: rows, rows, bad: 0, tombstones: 0 }
+    }
+
+    /// Where a span starts must be where the chain stands, or the user accepted the break.
+    fn check_start(&mut self, version: &Version, txn: &str, stood: Option<i64>, from: i64) {
+        let Some(stood) = stood.filter(|stood| *stood != from && version.notes.is_some()) else { return };
+        let gaps = version.notes.iter().flat_map(|notes| &notes.gaps);
+        let accepted = gaps.clone().find(|gap| gap.to == from && txn.ends_with(&format!("-{}", gap.partition)));
+        let (lost, twice) = ((from - stood).max(0).unsigned_abs(), (stood - from).max(0).unsigned_abs());
+        match accepted {
+            Some(gap) => {
+                let text = format!("went on at offset {from} instead of {stood}: {}", gap.reason);
+                self.find(version.version, Some(txn), Kind::Accepted, text, lost, twice);
+            }
+            None if lost > 0 => self.fault(
+                version.version,
+                txn,
+                format!("gap: offsets {stood} to {} are in no commit", from - 1),
+                lost,
+                0,
+            ),
+            None => self.fault(
+                version.version,
+                txn,
+                format!("overlap: offsets {from} to {} are in an earlier commit as well", stood - 1),
+                0,
+                twice,
+            ),
+        }
+    }
+
+    fn check_counts(&mut self, version: u64, txn: &str, span: &Span) {
+        let width = u64::try_from(span.to - span.from).unwrap_or(0);
+        if span.records > width {
+            self.fault(
+                version,
+                txn,
+                format!("{} records in the {width} offsets {} to {}", span.records, span.from, span.to - 1),
+                0,
+                span.records - width,
+            );
+        }
+        let told = span.rows + span.bad + span.tombstones;
+        if told != span.records {
+            let lost = span.records.saturating_sub(told);
+            self.fault(
+                version,
+                txn,
+                format!("of {} records {told} are accounted for", span.records),
+                lost,
+                told.saturating_sub(span.records),
+            );
+        }
+    }
+
+    /// The files must hold the rows that the spans say.
+    fn check_files(&mut self, version: &Version, notes: &Notes) {
+        let said: u64 = notes.spans.iter().map(|span| span.rows).sum();
+        let held: u64 = version.adds.iter().filter_map(|add| add.num_records).sum();
+        if said != held {
+            let text = format!("{held} rows in the files of this version, {said} in its spans");
+            self.find(version.version, None, Kind::Fault, text, said.saturating_sub(held), held.saturating_sub(said));
+        }
+        for span in &notes.spans {
+            let tagged: u64 = version
+                .adds
+                .iter()
+                .flat_map(|add| add.spans.iter().flatten())
+                .filter(|part| part.partition.0 == span.partition)
+                .map(|part| part.rows)
+                .sum();
+            if tagged != span.rows {
+                let text = format!(
+                    "partition {}: its files are tagged with {tagged} rows, its span with {}",
+                    span.partition, span.rows
+                );
+                self.find(version.version, None, Kind::Fault, text, 0, 0);
+            }
+            for add in &version.adds {
+                for part in add.spans.iter().flatten().filter(|part| part.partition.0 == span.partition) {
+                    if part.from.get() < span.from || part.to.get() > span.to {
+                        let text = format!(
+                            "file {} is tagged with offsets {} to {} of partition {}, outside of the commit's span",
+                            add.path, part.from, part.to, span.partition
+                        );
+                        self.find(version.version, None, Kind::Fault, text, 0, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The data went back; so do the chains, and what follows must start from there.
+    fn restored(&mut self, version: &Version) {
+        let to = &version.parameters["version"];
+        let to = to.as_u64().or_else(|| to.as_str()?.parse().ok());
+        let Some(to) = to else {
+            let text = "RESTORE to a time: which version that was is not in the log, so gaps after it do not show here"
+                .to_owned();
+            return self.find(version.version, None, Kind::Note, text, 0, 0);
+        };
+        self.find(version.version, None, Kind::Note, format!("RESTORE to version {to}"), 0, 0);
+        for chain in self.chains.values_mut() {
+            let end = chain.ends.iter().rev().find(|(at, _)| *at <= to).map_or(chain.from, |(_, end)| *end);
+            chain.spans.retain(|span| span.to <= end);
+            chain.to = end;
+            chain.ends.push((version.version, end));
+        }
+    }
+
+    fn fault(&mut self, version: u64, txn: &str, text: String, lost: u64, twice: u64) {
+        self.find(version, Some(txn), Kind::Fault, text, lost, twice);
+    }
+
+    /// Writes a finding down.
+    pub fn find(&mut self, version: u64, txn: Option<&str>, kind: Kind, text: String, lost: u64, twice: u64) {
+        self.findings.push(Finding { version, txn: txn.map(str::to_owned), kind, text, lost, twice });
+    }
+
+    /// Does every promise hold?
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.findings.iter().all(|finding| finding.kind != Kind::Fault)
+    }
+}
+
+/// `app-0`, or `app-topic-0` where two topics share an app id.
+fn is_of(txn: &str, notes: &Notes, partition: u32) -> bool {
+    let plain = format!("{}-{partition}", notes.app_id);
+    let qualified = notes.topic.as_ref().map(|topic| format!("{}-{topic}-{partition}", notes.app_id));
+    txn == plain || Some(txn) == qualified.as_deref()
+}

@@ -1,0 +1,162 @@
+//! Compares what commits say they took in with what the topic still holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lakeward_delta::Span;
+use lakeward_kafka::{KafkaError, Source, SourceConfig};
+use lakeward_protocol::ports::{Input, InputLog};
+use lakeward_protocol::position::{Frontier, Offset, PartitionId};
+use lakeward_protocol::records::Records;
+
+use super::chain::{Chains, Kind};
+use crate::failure::Failure;
+
+/// Records asked for at a time.
+const MOST: usize = 16_000;
+/// Nothing at all for so long: the topic can't be read.
+const PATIENCE_POLLS: u32 = 600;
+const POLL: Duration = Duration::from_millis(100);
+
+/// The spans of one partition, being counted against the topic.
+struct Count {
+    txn: String,
+    /// Ascending; those that the topic still holds whole.
+    spans: Vec<Span>,
+    /// Records found, by span.
+    found: Vec<u64>,
+    at: usize,
+    end: Offset,
+}
+
+impl Count {
+    fn take(&mut self, records: &Records) {
+        for entry in records.entries() {
+            while self.spans.get(self.at).is_some_and(|span| entry.offset >= span.to) {
+                self.at += 1;
+            }
+            if self.spans.get(self.at).is_some_and(|span| entry.offset >= span.from) {
+                self.found[self.at] += 1;
+            }
+        }
+    }
+}
+
+/// Reads the topics that the chains name, as far as the chains cover them, and counts.
+///
+/// # Errors
+/// When a topic can't be read.
+pub fn compare(chains: &mut Chains, brokers: &str, settings: &[(String, String)]) -> Result<(), Failure> {
+    let topics: BTreeSet<String> = chains.chains.values().filter_map(|chain| chain.topic.clone()).collect();
+    for topic in topics {
+        let mut config = SourceConfig::new(brokers, "lakeward-verify", &topic);
+        config.settings = settings.to_vec();
+        compare_topic(chains, &topic, &config).map_err(|error| Failure::port(&error))?;
+    }
+    Ok(())
+}
+
+fn compare_topic(chains: &mut Chains, topic: &str, config: &SourceConfig) -> Result<(), KafkaError> {
+    let asking = Source::assign(config.clone(), BTreeSet::new())?;
+    let (identity, ends) = (asking.topic_identity()?, asking.ends()?);
+    drop(asking);
+    let mut source = Source::assign(config.clone(), ends.keys().copied().collect())?;
+    let (mut counts, mut starts) = (BTreeMap::new(), Frontier::new());
+    let version = chains.version;
+    for (txn, chain) in chains.chains.clone() {
+        if chain.topic.as_deref() != Some(topic) {
+            continue;
+        }
+        if let (Some(is), Some(was)) = (identity.id, &chain.topic_id)
+            && *was != hexadecimal(is)
+        {
+            chains.find(
+                version,
+                Some(&txn),
+                Kind::Note,
+                "the topic was made again since: nothing to compare with".to_owned(),
+                0,
+                0,
+            );
+            continue;
+        }
+        let partition = PartitionId(chain.partition);
+        let bounds = source.bounds(partition)?;
+        let mut spans = chain.spans.clone();
+        spans.sort_by_key(|span| span.from);
+        spans.retain(|span| span.from >= bounds.oldest.get() && span.to <= bounds.end.get());
+        let (Some(first), Some(last)) = (spans.first(), spans.last()) else { continue };
+        let at = |offset| Offset::new(offset).unwrap_or(Offset::ZERO);
+        starts.insert(partition, at(first.from));
+        let count = Count { txn, found: vec![0; spans.len()], at: 0, end: at(last.to), spans };
+        counts.insert(partition, count);
+    }
+    source.start(&starts)?;
+    read(&mut source, &mut counts)?;
+    for count in counts.into_values() {
+        report(chains, topic, &count);
+    }
+    Ok(())
+}
+
+fn read(source: &mut Source, counts: &mut BTreeMap<PartitionId, Count>) -> Result<(), KafkaError> {
+    let mut open: BTreeSet<PartitionId> = counts.keys().copied().collect();
+    let mut quiet = 0;
+    while !open.is_empty() && quiet < PATIENCE_POLLS {
+        match source.poll(MOST, POLL)? {
+            Some(Input::Records(records)) => {
+                quiet = 0;
+                if let Some(count) = counts.get_mut(&records.partition()) {
+                    count.take(&records);
+                    if records.to() >= count.end {
+                        open.remove(&records.partition());
+                    }
+                }
+                source.recycle(records);
+            }
+            Some(Input::Reached { partition, .. }) => {
+                open.remove(&partition);
+            }
+            _ => quiet += 1,
+        }
+    }
+    match open.first() {
+        None => Ok(()),
+        Some(partition) => Err(KafkaError::Unanswered {
+            what: format!("read partition {partition}"),
+            topic: source.topic_identity().map_or_else(|_| String::new(), |identity| identity.name),
+            detail: "nothing came".to_owned(),
+        }),
+    }
+}
+
+fn report(chains: &mut Chains, topic: &str, count: &Count) {
+    let version = chains.version;
+    let mut compared = 0;
+    for (span, found) in count.spans.iter().zip(&count.found) {
+        compared += found;
+        if *found != span.records {
+            let text = format!(
+                "offsets {} to {} of {topic}-{} hold {found} records, the commit took {}",
+                span.from,
+                span.to - 1,
+                span.partition,
+                span.records
+            );
+            chains.find(
+                version,
+                Some(&count.txn),
+                Kind::Fault,
+                text,
+                found.saturating_sub(span.records),
+                span.records.saturating_sub(*found),
+            );
+        }
+    }
+    let text = format!("{compared} records of {topic} compared");
+    chains.find(version, Some(&count.txn), Kind::Note, text, 0, 0);
+}
+
+fn hexadecimal(id: [u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
