@@ -88,7 +88,7 @@ fn k86_features_that_are_not_honoured_are_refused_by_name() {
     let old = json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}});
     let plain = schema(T);
     let cases: [(&str, Value, Value, Value); 4] = [
-        ("CHECK", old.clone(), plain.clone(), json!({"delta.constraints.positive": "n > 0"})),
+        ("positive", old.clone(), plain.clone(), json!({"delta.constraints.positive": "n > 0"})),
         ("enerat", old, json!({"type": "struct", "fields": fields}), json!({})),
         ("identityColumns", with(&["identityColumns"]), plain.clone(), json!({})),
         ("somethingNew", with(&["somethingNew"]), plain, json!({})),

@@ -164,7 +164,7 @@ fn k19_latest_takes_the_first_message_after_the_start() {
     topic.produce(ids(1..6, 1));
     let ingest = Ingest::new(&topic, &table).with(&["-o", "latest"]);
     let running = ingest.start();
-    running.wait_ready();
+    running.wait_log("reading");
     topic.produce(ids(6..17, 1));
     table.wait_txn("app-0", 15);
     running.stop();
@@ -178,7 +178,7 @@ fn k19_latest_loses_nothing_by_a_crash() {
     topic.produce(ids(1..6, 1));
     let ingest = Ingest::new(&topic, &table).with(&["-o", "latest", "-l", "300", "-m", "5000"]);
     let running = ingest.start();
-    running.wait_ready();
+    running.wait_log("reading");
     topic.produce(ids(6..17, 1));
     running.wait_read(11);
     running.kill();

@@ -72,6 +72,22 @@ fn workers_that_leave_and_come_back_hand_partitions_over_without_loss() {
 }
 
 #[test]
+fn k56_two_bounded_workers_both_end() {
+    for strategy in ["range", "cooperative-sticky"] {
+        let (topic, table) = (topic(4), Table::t());
+        topic.produce(ids(0..200, 4));
+        let strategy = format!("partition.assignment.strategy={strategy}");
+        let ingest = Ingest::new(&topic, &table).with(&["-e", "-K", &strategy]);
+        let pair = [ingest.start(), ingest.start()];
+        for running in pair {
+            let ended = running.wait();
+            assert_eq!(ended.code, Some(0), "{strategy}: {}", ended.log);
+        }
+        assert_200_once(&table, &strategy);
+    }
+}
+
+#[test]
 fn k62_two_topics_with_one_app_id_do_not_collide_in_silence() {
     let (one, other, table) = (topic(1), topic(1), Table::t());
     one.produce(ids(0..100, 1));

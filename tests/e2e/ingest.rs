@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -94,13 +94,15 @@ impl Ingest {
     }
 }
 
-/// The program with some arguments, in an environment that has no settings of ours.
+/// The program with some arguments, in an environment that has no settings of ours. `LAKEWARD_BIN` names another
+/// program to test than the one just built.
 pub fn lakeward(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lakeward"));
+    let program = std::env::var_os("LAKEWARD_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_lakeward").into());
+    let mut command = Command::new(program);
     for name in ["KAFKA_TOPIC", "TABLE_LOCATION", "KAFKA_BROKERS", "KAFKA_CONSUMER_GROUP", "APP_ID", "TRANSFORMS"] {
         command.env_remove(name);
     }
-    command.env("RUST_LOG", "info,lakeward=debug").args(arguments);
+    command.env("RUST_LOG", "info,lakeward=debug,delta_kernel=warn").args(arguments);
     command
 }
 
@@ -119,6 +121,14 @@ fn free_port() -> SocketAddr {
             return address;
         }
     }
+}
+
+/// Signals a process that was not waited for yet, or, by its negative, its group.
+fn send(id: i32, signal: i32) {
+    // SAFETY: `kill` takes no memory of ours.
+    #[allow(unsafe_code, reason = "std sends SIGKILL alone, and to one process")]
+    let sent = unsafe { libc::kill(id, signal) };
+    assert_eq!(sent, 0, "signal {signal} to {id}");
 }
 
 /// A process that ended.
@@ -144,6 +154,7 @@ impl Running {
         fs::create_dir_all(&folder).expect("make the output's folder");
         let output = |name| Stdio::from(File::create(folder.join(name)).expect("make an output file"));
         command.stdin(Stdio::null()).stdout(output("stdout")).stderr(output("stderr"));
+        command.process_group(0); // so that what it starts itself (the demo's workers) ends with it
         let child = command.spawn().expect("start lakeward");
         Self { child, folder, admin, ended: None }
     }
@@ -209,11 +220,12 @@ impl Running {
         if self.poll().is_some() {
             return;
         }
-        let id = i32::try_from(self.child.id()).expect("process ids are i32");
-        // SAFETY: `kill` takes no memory of ours; the child was not waited for, so the id is still its own.
-        #[allow(unsafe_code, reason = "std sends SIGKILL alone")]
-        let sent = unsafe { libc::kill(id, signal) };
-        assert_eq!(sent, 0, "signal {signal} to {id}");
+        send(self.id(), signal);
+    }
+
+    /// Its own as long as it was not waited for.
+    fn id(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("process ids are i32")
     }
 
     /// Freezes it (SIGSTOP).
@@ -273,7 +285,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.poll().is_none() {
-            let _ = self.child.kill();
+            send(-self.id(), libc::SIGKILL);
             let _ = self.child.wait();
         }
         if std::thread::panicking() {

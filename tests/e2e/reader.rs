@@ -44,7 +44,7 @@ pub fn ask(request: &Value) -> Result<Value, String> {
     }
 }
 
-/// Rows of `sql` over the table `t`, read by deltalake and by duckdb, which must agree. In no order.
+/// Rows of `sql` over the table `t`, read by deltalake and by duckdb, which must agree. Sorted by `id`, else as text.
 pub fn query(table: &Path, sql: &str) -> Vec<Value> {
     query_with(table, sql, &["deltalake", "duckdb"])
 }
