@@ -1,8 +1,8 @@
 //! Encodes web requests as the peer's example has them, and says what a row costs.
 //!
-//!     cargo run --release -p lakeward-delta --example encode -- [ROWS] [none|snappy|zstd|zstd:N]
+//!     cargo run --release -p lakeward-delta --example encode -- [ROWS] [none|snappy|zstd|zstd:N] [DATES]
 //!
-//! The rows are made before the clock starts. CPU time is this thread's (Linux); under
+//! DATES is how many values of the partition column take turns, row by row. The rows are made before the clock starts. CPU time is this thread's (Linux); under
 //! `valgrind --tool=callgrind --toggle-collect='*Writer::write*' --toggle-collect='*seal_next*'` the
 //! instructions are those of the encode alone.
 
@@ -25,10 +25,11 @@ fn main() {
     let rows: usize = arguments.next().map_or(1_000_000, |text| text.parse().expect("a number of rows"));
     let compression: Compression =
         arguments.next().as_deref().unwrap_or("zstd").parse().unwrap_or_else(|error| panic!("{error}"));
+    let dates: usize = arguments.next().map_or(1, |text| text.parse().expect("a number of dates"));
     let schema = schema();
     let mut random = SmallRng::seed_from_u64(42);
     let batches: Vec<RecordBatch> =
-        (0..rows.div_ceil(BATCH_ROWS)).map(|n| batch(&schema, n * BATCH_ROWS, &mut random)).collect();
+        (0..rows.div_ceil(BATCH_ROWS)).map(|n| batch(&schema, n * BATCH_ROWS, dates, &mut random)).collect();
     let layout = Layout::from(LayoutParts {
         table: "web_requests".to_owned(),
         shape: Shape(0),
@@ -53,9 +54,10 @@ fn main() {
         }
         let ns = (cpu_ns() - start) / sealed.max(1);
         println!(
-            "round {round}: {sealed} rows, {compression}: {ns} ns a row, {:.1} bytes a row, {files} files, at most {} MB held",
+            "round {round}: {sealed} rows, {compression}: {ns} ns a row, {:.1} bytes a row, {files} files, at most {} MB held, {} resident",
             bytes as f64 / sealed as f64,
-            most_bytes >> 20
+            most_bytes >> 20,
+            resident()
         );
     }
 }
@@ -63,6 +65,13 @@ fn main() {
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("nanoseconds on a processor")
+}
+
+/// The process's peak, the batches made before included.
+fn resident() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.expect("a peak").trim().to_owned()
 }
 
 fn span(first: usize) -> FileSpan {
@@ -99,7 +108,7 @@ fn schema() -> SchemaRef {
     ])))
 }
 
-fn batch(schema: &SchemaRef, first: usize, random: &mut SmallRng) -> RecordBatch {
+fn batch(schema: &SchemaRef, first: usize, dates: usize, random: &mut SmallRng) -> RecordBatch {
     const METHODS: [&str; 5] = ["DELETE", "PUT", "POST", "GET", "HEAD"];
     const STATUS: [i32; 11] = [500, 200, 404, 202, 401, 302, 400, 204, 201, 301, 403];
     const SITES: [&str; 10] = [
@@ -148,7 +157,7 @@ fn batch(schema: &SchemaRef, first: usize, random: &mut SmallRng) -> RecordBatch
         Arc::new(Int32Array::from_iter_values(rows.clone().map(|_| STATUS[random.random_range(0..STATUS.len())]))),
         text(rows.clone().map(|_| format!("http://www.{}", pick(random, &SITES))).collect()),
         uuids(random),
-        text(vec!["2021-03-24".to_owned(); BATCH_ROWS]),
+        text(rows.map(|n| format!("2021-{:05}", n % dates)).collect()),
     ];
     RecordBatch::try_new(Arc::clone(schema), columns).expect("columns of the schema")
 }

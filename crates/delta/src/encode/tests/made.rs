@@ -81,7 +81,8 @@ impl Table {
         self.put(&lines);
     }
 
-    fn put(&mut self, lines: &[serde_json::Value]) {
+    /// Puts a commit as it stands.
+    pub(crate) fn put(&mut self, lines: &[serde_json::Value]) {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         std::fs::write(self.folder.join(format!("_delta_log/{:020}.json", self.version)), text).unwrap();
         self.version += 1;

@@ -3,4 +3,5 @@
 mod made;
 mod partitions;
 mod properties;
+mod scans;
 mod shapes;

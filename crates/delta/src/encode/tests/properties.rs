@@ -46,9 +46,10 @@ fn everything() -> SchemaRef {
     };
     let mut fields = scalars("");
     let inner = Field::new("inner", DataType::Struct(scalars("_deep").into()), true);
-    fields.push(Field::new("outer", DataType::Struct(vec![inner].into()), true));
-    let element = Field::new("element", DataType::Int32, true);
-    fields.push(Field::new("list", DataType::List(Arc::new(element)), true));
+    let element = Arc::new(Field::new("element", DataType::Int32, true));
+    let deep = Field::new("list_deep", DataType::List(Arc::clone(&element)), true);
+    fields.push(Field::new("outer", DataType::Struct(vec![inner, deep].into()), true));
+    fields.push(Field::new("list", DataType::List(element), true));
     let pair = vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Int32, true)];
     let entries = Field::new("key_value", DataType::Struct(pair.into()), false);
     fields.push(Field::new("map", DataType::Map(Arc::new(entries), false), true));
