@@ -219,6 +219,7 @@ impl Core {
         let Some(event) = self.bend_event(event) else { return };
         self.hear(event);
         self.bend_state();
+        self.mind_the_shape();
         self.conclude();
     }
 
@@ -244,6 +245,14 @@ impl Core {
             Event::Tended => self.tending = false,
             Event::Released(partitions) => self.released(&partitions),
             Event::Discarded => self.discarded(),
+        }
+    }
+
+    /// What is held was made for a shape that is no more: it can't be committed, nor can the stage be
+    /// opened for the new one. Any load may show it, that of a commit of frontiers alone as well.
+    fn mind_the_shape(&mut self) {
+        if self.work == Work::Settle && self.opened.is_some() && self.opened != self.shape && self.holds() {
+            self.restart(Why::Reshaped);
         }
     }
 
@@ -399,9 +408,6 @@ impl Core {
             }
         }
         self.decide(decision);
-        if self.opened.is_some() && self.opened != self.shape && self.holds() {
-            self.restart(Why::Reshaped);
-        }
     }
 
     fn commit_loaded(&mut self, mut commit: Commit, head: Head) {

@@ -169,6 +169,11 @@ where
         &self.core
     }
 
+    /// Ends it where it stands, and hands its input back.
+    pub fn into_input(self) -> I {
+        self.input
+    }
+
     /// Does the next thing.
     ///
     /// # Errors
@@ -223,6 +228,7 @@ where
             }
             Action::Find { commit, from, .. } => return self.find(commit, from),
             Action::Open { .. } => {
+                assert!(!self.core.is_holding(), "P1: the stage is opened while it holds records");
                 self.stage.discard();
                 let layout = self.output.layout();
                 self.stage.open(&layout).map_err(trouble(Port::Stage, "prepare for the table's schema"))?;

@@ -82,6 +82,14 @@ fn rare_scenes() -> Vec<Scene> {
             ..one.clone()
         },
         Scene {
+            name: "a start is committed while records of another partition wait, and the shape changes",
+            records: [1, 1],
+            policies: Policies { beginning: Beginning::Latest, ..policies() },
+            budget: Budget { appends: 1, reshapes: 1, fates: 1, ..Budget::default() },
+            total: 3,
+            ..one.clone()
+        },
+        Scene {
             name: EXPIRY,
             policies: Policies { on_gap: OnGap::Skip, ..policies() },
             budget: Budget { crashes: 1, fates: 1, expiries: 2, ..Budget::default() },

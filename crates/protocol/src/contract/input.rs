@@ -1,5 +1,7 @@
 //! What every [`InputLog`] promises, tried.
 
+#![expect(clippy::disallowed_methods, reason = "the suite waits for real brokers by the real clock")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -63,13 +65,16 @@ fn append_numbered<H: InputHarness>(harness: &mut H, partition: PartitionId, ran
     harness.append(partition, &values);
 }
 
+/// The offset and the value of a record.
+type Seen = (i64, Option<Vec<u8>>);
+
 /// A member and what it has said so far.
 struct Member<L> {
     log: L,
     owned: BTreeSet<PartitionId>,
     losing: BTreeSet<PartitionId>,
     next: BTreeMap<PartitionId, Offset>,
-    read: BTreeMap<PartitionId, Vec<(i64, Option<Vec<u8>>)>>,
+    read: BTreeMap<PartitionId, Vec<Seen>>,
     reached: BTreeMap<PartitionId, Offset>,
     gone: Vec<(PartitionId, Offset, Bounds)>,
     largest: usize,

@@ -12,6 +12,11 @@ use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, Shape
 const PROCESSES: usize = 2;
 const PARTITIONS: usize = 2;
 
+/// Records of one partition: from here, to before there.
+type Span = (usize, i64, i64);
+/// What rows were made for, and their spans.
+type Batch = (Shape, Vec<Span>);
+
 /// What is explored.
 #[derive(Clone, Default)]
 pub struct Scene {
@@ -160,12 +165,12 @@ struct Process {
     inbox: VecDeque<Said>,
     /// The partitions that it was given, as far as it was told.
     told: [bool; PARTITIONS],
-    stage: Vec<(usize, i64, i64)>,
+    stage: Vec<Span>,
     /// The furthest that the table was seen to be, of what it was given.
     knows: [Option<i64>; PARTITIONS],
     opened: Option<Shape>,
     layout: Shape,
-    batch: Option<(Shape, Vec<(usize, i64, i64)>)>,
+    batch: Option<Batch>,
     tried: Option<Permit>,
 }
 
@@ -179,7 +184,7 @@ enum Said {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Put {
     permit: Permit,
-    batch: Option<(Shape, Vec<(usize, i64, i64)>)>,
+    batch: Option<Batch>,
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -734,7 +739,7 @@ impl World {
 }
 
 /// One span a partition, in order of partitions.
-fn merged(rows: Vec<(usize, i64, i64)>) -> Vec<(usize, i64, i64)> {
+fn merged(rows: Vec<Span>) -> Vec<Span> {
     let mut spans: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
     for (p, from, to) in rows {
         let span = spans.entry(p).or_insert((from, from));

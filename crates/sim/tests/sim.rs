@@ -1,0 +1,66 @@
+//! Seeds over memory: the determinism test first, then a thousand of them.
+
+#![expect(clippy::disallowed_methods, reason = "SIM_SEEDS replays seeds")]
+
+use lakeward_sim::{Coverage, MemorySite, Plan, Report, run};
+
+/// Seeds of a usual run.
+const SEEDS: u64 = 2_000;
+
+/// `SIM_SEEDS=42,43` replays those; else always the same ones, so that a red run is red again.
+fn seeds() -> Vec<u64> {
+    match std::env::var("SIM_SEEDS") {
+        Ok(list) => list.split(',').map(|seed| seed.trim().parse().expect("SIM_SEEDS is a list of numbers")).collect(),
+        Err(_) => (0..SEEDS).collect(),
+    }
+}
+
+fn over_memory(seed: u64) -> Report {
+    run(seed, &Plan::default(), &MemorySite::default())
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    for seed in seeds().into_iter().take(20) {
+        let (first, second) = (over_memory(seed), over_memory(seed));
+        assert_eq!(first.history, second.history, "SIM_SEEDS={seed}: not reproducible");
+        assert!(first.history.len() > 50, "SIM_SEEDS={seed}: nothing happened");
+    }
+    assert_ne!(over_memory(1).history, over_memory(2).history, "the seed decides");
+}
+
+#[test]
+fn every_record_lands_exactly_once() {
+    let mut coverage = Coverage::default();
+    for seed in seeds() {
+        let report = over_memory(seed);
+        if let Some(broken) = report.broken {
+            panic!("SIM_SEEDS={seed}: {broken}\n{}", report.history.join("\n"));
+        }
+        coverage.add(&report.coverage);
+    }
+    println!("{}", coverage.lines());
+    if std::env::var("SIM_SEEDS").is_err() {
+        assert_all_reached(&coverage);
+    }
+}
+
+/// A run without crashes and fencing proves nothing.
+fn assert_all_reached(coverage: &Coverage) {
+    #[rustfmt::skip] // a list
+    let kinds = [
+        "Put Fails", "Put ReplyLost", "Put Late", "Put SentTwice", "Put Conflict", "Put Slow",
+        "Load Fails", "Load Slow", "Find Fails", "Find Slow", "late put lands",
+        "crash BeforeStart", "crash BeforeSeal", "crash AfterSeal", "crash BeforePut", "crash AfterPut",
+        "crash BeforeAnnounce", "crash AfterAnnounce", "crash BeforeTend", "crash AfterTend",
+        "crash BeforeRelease", "crash AfterRelease", "kill", "bury", "freeze",
+        "store outage", "input outage", "retrying input", "retrying output",
+        "foreign append", "foreign reshape", "restore", "expire", "committed", "committed with a gap",
+        "gained", "losing", "lost", "released", "raced",
+        "discarded, fenced", "discarded, breached", "discarded, reshaped", "discarded, lost",
+        "sealed Latency", "sealed Size", "sealed Memory", "sealed Leaving",
+        "end Stopped", "end Aborted",
+    ];
+    let missed: Vec<_> = kinds.into_iter().filter(|kind| coverage.of(kind) == 0).collect();
+    assert!(missed.is_empty(), "never happened: {missed:?}");
+}
