@@ -244,8 +244,9 @@ impl Running {
         self.wait()
     }
 
-    /// Asks it to stop; it must end well.
+    /// Asks it to stop, once it listens; it must end well.
     pub fn stop(mut self) -> Ended {
+        self.wait_log("admin port");
         self.signal(libc::SIGTERM);
         let ended = self.wait();
         assert_eq!(ended.code, Some(0), "after SIGTERM:\n{}", ended.log);

@@ -30,8 +30,8 @@ fn shipped(text: &str) -> &str {
 }
 
 fn is_test(name: &Path) -> bool {
-    name.components()
-        .any(|part| ["tests", "testkit", "examples", "fuzz"].iter().any(|folder| part.as_os_str() == *folder))
+    let folders = ["tests", "tests.rs", "testkit", "examples", "fuzz"];
+    name.components().any(|part| folders.iter().any(|folder| part.as_os_str() == *folder))
 }
 
 fn assert_none(what: &str, found: &[String]) {
