@@ -92,13 +92,21 @@ fn generate(messages: u64, bad: u64) -> Vec<Records> {
 fn message(number: u64, next: &mut impl FnMut() -> u64) -> String {
     const METHODS: [&str; 5] = ["DELETE", "PUT", "POST", "GET", "HEAD"];
     const STATUS: [u64; 6] = [500, 200, 404, 302, 204, 201];
-    const HOSTS: [&str; 6] = ["google.co.uk", "stackoverflow.com", "wikipedia.org", "vk.com", "nytimes.com", "answers.yahoo.com"];
+    const HOSTS: [&str; 6] =
+        ["google.co.uk", "stackoverflow.com", "wikipedia.org", "vk.com", "nytimes.com", "answers.yahoo.com"];
     let (minute, second, micros) = (number / 60_000 % 60, number / 1000 % 60, next() % 1_000_000);
     let mut pick = |bound: usize| usize::try_from(next() % bound as u64).expect("small");
     let (method, status, host) = (METHODS[pick(5)], STATUS[pick(6)], HOSTS[pick(6)]);
     let mut uuid = || {
         let (high, low) = (next(), next());
-        format!("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", high >> 32, high & 0xffff, high >> 16 & 0xfff, low >> 48, low & 0xffff_ffff_ffff)
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            high >> 32,
+            high & 0xffff,
+            high >> 16 & 0xfff,
+            low >> 48,
+            low & 0xffff_ffff_ffff
+        )
     };
     let (session, uuid) = (uuid(), uuid());
     format!(

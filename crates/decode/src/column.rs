@@ -63,6 +63,8 @@ pub(crate) struct Struct {
     pub(crate) fields: Vec<Column>,
     pub(crate) keys: Keys,
     pub(crate) len: usize,
+    /// Which of the first 64 fields the row being read has. Meaningful only while a row is open.
+    seen: u64,
     /// A transform sets something inside: missing parts are filled after the transforms, not before.
     pub(crate) filled_late: bool,
 }
@@ -289,22 +291,58 @@ impl Column {
 }
 
 impl Struct {
+    pub(crate) fn new(fields: Vec<Column>) -> Self {
+        let keys = Keys::new(fields.iter().map(|field| &*field.name));
+        Self { fields, keys, len: 0, seen: 0, filled_late: false }
+    }
+
     pub(crate) fn truncate(&mut self, rows: usize) {
         self.len = self.len.min(rows);
         self.fields.iter_mut().for_each(|field| field.truncate(rows));
     }
 
-    /// Closes the row that is open at `self.len`: parts that the message left out are null.
+    /// Opens a row: no field has a value yet.
     #[inline]
-    pub(crate) fn close(&mut self) -> Result<(), Refused> {
-        for field in &mut self.fields {
-            if field.len() == self.len {
-                field.push_null_checked("it is missing, and the column is NOT NULL").map_err(|e| e.within(&field.name))?;
+    pub(crate) fn open_row(&mut self) {
+        self.seen = 0;
+    }
+
+    /// Whether the open row `row` has a value for the field, which from now on it has.
+    #[inline]
+    pub(crate) fn mark(&mut self, field: usize, row: usize) -> bool {
+        match bit(field) {
+            0 => self.fields[field].len() > row,
+            bit => {
+                let marked = self.seen & bit != 0;
+                self.seen |= bit;
+                marked
             }
         }
-        self.len += 1;
+    }
+
+    /// Fills what the message left out of row `row` with nulls.
+    #[inline]
+    pub(crate) fn fill(&mut self, row: usize) -> Result<(), Refused> {
+        let all = u64::MAX.checked_shr(64 - u32::try_from(self.fields.len().min(64)).expect("at most 64")).unwrap_or(0);
+        if self.seen == all && self.fields.len() <= 64 { Ok(()) } else { self.fill_missing(row) }
+    }
+
+    fn fill_missing(&mut self, row: usize) -> Result<(), Refused> {
+        for field in &mut self.fields {
+            if field.len() == row {
+                field
+                    .push_null_checked("it is missing, and the column is NOT NULL")
+                    .map_err(|e| e.within(&field.name))?;
+            }
+        }
         Ok(())
     }
+}
+
+/// The bit of a field in `Struct::seen`; 0 for those beyond it.
+#[inline]
+fn bit(field: usize) -> u64 {
+    if field < 64 { 1 << field } else { 0 }
 }
 
 /// The last end, as an index.

@@ -11,6 +11,7 @@ use crate::column::{Data, Struct};
 use crate::key::{Keys, Target};
 use crate::number::short_integer;
 use crate::scan::Cursor;
+use crate::simd::find_special;
 use crate::transform::{Converted, Epoch, count, substring};
 
 /// A compiled transform.
@@ -93,9 +94,9 @@ fn captured(text: &str) -> Made<'_> {
     match text.as_bytes().first() {
         None | Some(b'n') => Made::Null,
         Some(b'"') => {
-            let inner = &text[1..text.len() - 1];
-            if !inner.contains('\\') {
-                return Made::Text(Cow::Borrowed(inner));
+            // It is a whole string: only a backslash can come before its closing quote.
+            if find_special(text.as_bytes(), 1) == text.len() - 1 {
+                return Made::Text(Cow::Borrowed(&text[1..text.len() - 1]));
             }
             let mut scratch = String::new();
             let string = Cursor::new(text).string(&mut scratch).map(str::to_owned);

@@ -15,6 +15,7 @@ use crate::general::{Message, rewrite};
 use crate::plan;
 use crate::row::{self, Side};
 use crate::scan::Cursor;
+use crate::simd::utf8;
 use crate::transform::{Metadata, Source, Transforms};
 use crate::tree::Tree;
 
@@ -97,6 +98,8 @@ pub struct Decoder {
     root: Struct,
     side: Side,
     placed: Vec<Placed>,
+    /// The structs filled late, the inner before the outer.
+    late: Vec<Vec<usize>>,
     unplaced: Vec<String>,
     /// Take the slow way always: one transform sets a part of what another one sets.
     entangled: bool,
@@ -111,7 +114,7 @@ impl Decoder {
     /// no struct.
     pub fn new(schema: &SchemaRef, topic: &str, transforms: &Transforms) -> Result<Self, PlanError> {
         let mut root = plan::root(schema.fields())?;
-        let (mut placed, mut unplaced, mut captures) = (Vec::new(), Vec::new(), 0);
+        let (mut placed, mut unplaced, mut late, mut captures) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for transform in transforms.iter() {
             let Some((path, names)) = place(&transform.property, &root)? else {
                 unplaced.push(transform.property.clone());
@@ -125,14 +128,20 @@ impl Decoder {
                 },
             };
             fill_late(&mut root, &path);
+            for length in 0..path.len() {
+                if !late.contains(&path[..length].to_vec()) {
+                    late.push(path[..length].to_vec());
+                }
+            }
             placed.push(Placed { property: transform.property.clone(), path, names, way });
         }
         let entangled = placed.iter().enumerate().any(|(at, one)| {
             placed.iter().enumerate().any(|(other, two)| at != other && two.path.starts_with(&one.path))
         });
+        late.sort_by_key(|path: &Vec<usize>| std::cmp::Reverse(path.len()));
         let mut side = Side::default();
         side.captures.resize(captures as usize, (0, 0));
-        Ok(Self { schema: Arc::clone(schema), topic: topic.to_owned(), root, side, placed, unplaced, entangled })
+        Ok(Self { schema: Arc::clone(schema), topic: topic.to_owned(), root, side, placed, late, unplaced, entangled })
     }
 
     /// The same, by the slow way alone.
@@ -205,7 +214,7 @@ impl Decoder {
 
     /// One message: a row more, or no trace.
     fn decode_one(&mut self, value: &[u8], record: Record) -> Result<(), Refused> {
-        let text = std::str::from_utf8(value).map_err(|error| Fail::syntax(error.valid_up_to(), "not UTF-8"))?;
+        let text = utf8(value).map_err(|error| Fail::syntax(error.valid_up_to(), "not UTF-8"))?;
         let row = self.root.len;
         if self.entangled {
             return self.decode_slowly(text, record);
@@ -223,7 +232,7 @@ impl Decoder {
             return Ok(());
         }
         self.apply(text, record, row)?;
-        fill(&mut self.root, row)
+        fill(&mut self.root, &self.late, row)
     }
 
     /// What the fast way refused: is it final?
@@ -282,7 +291,8 @@ impl Decoder {
         })?;
         // Transforms are done, so nothing is captured; a ghost's key may still come twice.
         let captures = std::mem::take(&mut self.side.captures);
-        let result = row::message(&text, &mut self.root, &mut self.side).and_then(|()| fill(&mut self.root, row));
+        let result =
+            row::message(&text, &mut self.root, &mut self.side).and_then(|()| fill(&mut self.root, &self.late, row));
         self.side.captures = captures;
         result.map_err(|refused| match refused.kind {
             Cause::Unsure => Fail::bad(BadKind::WrongType, "two keys of a map are the same once read as its key type"),
@@ -418,48 +428,50 @@ fn fill_late(parts: &mut Struct, path: &[usize]) {
 }
 
 /// The column at `path`, cut back for a value in row `row`; structs on the way are there afterwards.
-fn open<'a>(parts: &'a mut Struct, path: &[usize], row: usize) -> &'a mut Column {
-    let (&index, rest) = path.split_first().expect("a target has a name");
-    let column = &mut parts.fields[index];
-    if rest.is_empty() {
-        if column.len() > row {
-            column.truncate(row);
+fn open<'a>(mut parts: &'a mut Struct, path: &[usize], row: usize) -> &'a mut Column {
+    let (&last, way) = path.split_last().expect("a target has a name");
+    for &index in way {
+        let there = parts.mark(index, row);
+        let column = &mut parts.fields[index];
+        let null = there && column.nulls.last().is_some_and(|&last| last as usize == row);
+        if null {
+            column.nulls.pop();
         }
-        return column;
+        let Data::Struct(inner) = &mut column.data else { unreachable!("placed through structs") };
+        if null {
+            inner.truncate(row);
+        }
+        if null || !there {
+            inner.len = row + 1;
+            inner.open_row();
+        }
+        parts = inner;
     }
-    let missing = column.len() == row;
-    let null = column.nulls.last().is_some_and(|&last| last as usize == row);
-    if null {
-        column.nulls.pop();
+    if parts.mark(last, row) {
+        parts.fields[last].truncate(row);
     }
-    let Data::Struct(inner) = &mut column.data else { unreachable!("placed through structs") };
-    if null {
-        inner.truncate(row);
-    }
-    if missing || null {
-        inner.len = row + 1;
-    }
-    open(inner, rest, row)
+    &mut parts.fields[last]
 }
 
 /// Closes row `row` of structs that transforms set parts of: what is still missing is null.
-fn fill(parts: &mut Struct, row: usize) -> Result<(), Refused> {
-    if !parts.filled_late {
-        return Ok(());
-    }
-    for field in &mut parts.fields {
-        if field.len() == row {
-            field
-                .push_null_checked("it is missing, and the column is NOT NULL")
-                .map_err(|refused| refused.within(&field.name))?;
-        } else if let Data::Struct(inner) = &mut field.data
-            && inner.filled_late
-            && field.nulls.last().is_none_or(|&last| last as usize != row)
-        {
-            fill(inner, row).map_err(|refused| refused.within(&field.name))?;
-        }
+fn fill(parts: &mut Struct, late: &[Vec<usize>], row: usize) -> Result<(), Refused> {
+    for path in late {
+        fill_at(parts, path, row)?;
     }
     Ok(())
+}
+
+/// Fills the struct at `path`, unless it is null or missing.
+fn fill_at(parts: &mut Struct, path: &[usize], row: usize) -> Result<(), Refused> {
+    let Some((&index, rest)) = path.split_first() else { return parts.fill(row) };
+    let column = &mut parts.fields[index];
+    let null = column.nulls.last().is_some_and(|&last| last as usize == row);
+    match &mut column.data {
+        Data::Struct(inner) if inner.len > row && !null => {
+            fill_at(inner, rest, row).map_err(|refused| refused.within(&column.name))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn take_unknown(parts: &mut Struct, path: &str, fields: &mut Vec<UnknownField>) {

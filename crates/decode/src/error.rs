@@ -61,7 +61,9 @@ pub enum PlanError {
         path: String,
     },
     /// A dotted target goes through a column that has no named parts.
-    #[error("transform '{property}': {column} is not a struct, so nothing can be set inside it; name the column itself")]
+    #[error(
+        "transform '{property}': {column} is not a struct, so nothing can be set inside it; name the column itself"
+    )]
     Target {
         /// The transform's property.
         property: String,
@@ -115,7 +117,9 @@ pub enum TransformError {
 #[derive(Debug, thiserror::Error)]
 pub enum InferError {
     /// No message is a JSON object with a field that has a value.
-    #[error("none of the {messages} messages seen is a JSON object with a value in it; give the schema with --schema FILE")]
+    #[error(
+        "none of the {messages} messages seen is a JSON object with a value in it; give the schema with --schema FILE"
+    )]
     NoFields {
         /// How many were looked at.
         messages: usize,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType,
 };
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, PrimitiveArray, StringArray, StructArray,
@@ -63,7 +63,9 @@ impl Column {
                 Arc::new(ListArray::new(element.clone(), offsets(ends), values, nulls))
             }
             Data::Map(map) => {
-                let DataType::Map(entries, sorted) = field.data_type() else { unreachable!("planned from this schema") };
+                let DataType::Map(entries, sorted) = field.data_type() else {
+                    unreachable!("planned from this schema")
+                };
                 let DataType::Struct(parts) = entries.data_type() else { unreachable!("planned from this schema") };
                 let count = map.key.len();
                 let arrays = vec![map.key.finish(&parts[0], count), map.value.finish(&parts[1], count)];

@@ -20,10 +20,15 @@ impl<'a> Message<'a> {
     }
 
     /// Evaluates an expression: the result's JSON text, or `None` for null.
-    pub(crate) fn search(&mut self, property: &str, expression: &Expression<'static>) -> Result<Option<String>, Refused> {
+    pub(crate) fn search(
+        &mut self,
+        property: &str,
+        expression: &Expression<'static>,
+    ) -> Result<Option<String>, Refused> {
         let failed = |what: String| Fail::text(BadKind::Transform, format!("transform '{property}': {what}"));
         if self.variable.is_none() {
-            let value: serde_json::Value = serde_json::from_str(self.text).map_err(|error| failed(error.to_string()))?;
+            let value: serde_json::Value =
+                serde_json::from_str(self.text).map_err(|error| failed(error.to_string()))?;
             let variable = Variable::try_from(value).map_err(|error| failed(error.to_string()))?;
             self.variable = Some(Rcvar::new(variable));
         }

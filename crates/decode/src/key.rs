@@ -118,13 +118,14 @@ impl Keys {
         }
     }
 
-    /// Tries the slot that followed `after` last time (`NONE`: at the object's start) on `bytes`, which start at a
-    /// key's quote. The slot, and the length up to and with the colon.
+    /// Tries the slot that followed `after` last time (`NONE`: at the object's start) at `at`, where a key's quote is.
+    /// The slot, the length up to and with the colon, and what the key stands for.
     #[inline(always)]
-    pub(crate) fn predict(&self, after: SlotId, bytes: &[u8]) -> Option<(SlotId, usize)> {
+    pub(crate) fn predict(&self, after: SlotId, bytes: &[u8], at: usize) -> Option<(SlotId, usize, Found)> {
         let id = if after == NONE { self.first } else { self.slots[after as usize].next };
         let slot = self.slots.get(id as usize)?;
-        slot.literal.starts(bytes).then_some((id, slot.literal.text.len()))
+        let found = Found { target: slot.target, capture: slot.capture };
+        slot.literal.lies(bytes, at).then_some((id, slot.literal.text.len(), found))
     }
 
     /// Looks a key up, and remembers that it followed `after`. `None` is a name that is not told apart any more.
@@ -172,12 +173,11 @@ impl Keys {
 
 /// The text `"name":` of a key without escapes.
 struct Literal {
+    /// Empty for a name that JSON must escape, and that is looked up each time.
     text: Box<[u8]>,
-    /// The first and the last eight bytes of texts of 8 to 16 bytes; the first and last four of shorter ones.
-    head: u64,
-    tail: u64,
-    /// The name has no byte that JSON must escape; otherwise the text is compared never.
-    plain: bool,
+    /// Its first 16 bytes, zeros behind a shorter one, and ones where they count.
+    head: u128,
+    mask: u128,
 }
 
 impl fmt::Debug for Literal {
@@ -188,33 +188,27 @@ impl fmt::Debug for Literal {
 
 impl Literal {
     fn new(name: &str) -> Self {
-        let text: Box<[u8]> = format!("\"{name}\":").into_bytes().into();
         let plain = name.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
-        let (head, tail) = ends(&text).unwrap_or((0, 0));
-        Self { text, head, tail, plain }
+        let text = if plain { format!("\"{name}\":").into_bytes() } else { Vec::new() };
+        let (mut head, mut mask) = ([0; 16], [0; 16]);
+        for (at, byte) in text.iter().take(16).enumerate() {
+            (head[at], mask[at]) = (*byte, 0xff);
+        }
+        Self { text: text.into(), head: u128::from_le_bytes(head), mask: u128::from_le_bytes(mask) }
     }
 
-    /// Whether `bytes` start with the text.
+    /// Whether the text lies in `bytes` at `at`.
     #[inline(always)]
-    fn starts(&self, bytes: &[u8]) -> bool {
-        let Some(bytes) = bytes.get(..self.text.len()) else { return false };
-        // Overlapping loads compare without a call.
-        let same = match ends(bytes) {
-            Some((head, tail)) => head == self.head && tail == self.tail && (bytes.len() <= 16 || bytes == &*self.text),
-            None => bytes == &*self.text,
-        };
-        same && self.plain
+    fn lies(&self, bytes: &[u8], at: usize) -> bool {
+        // One load compares a short text without a call.
+        if let Some(head) = bytes.get(at..at + 16)
+            && self.text.len() <= 16
+        {
+            let head = u128::from_le_bytes(head.try_into().expect("16 bytes"));
+            return head & self.mask == self.head && self.mask != 0;
+        }
+        !self.text.is_empty() && bytes[at..].starts_with(&self.text)
     }
-}
-
-/// The first and last eight (or four) bytes; `None` for fewer than four.
-#[inline(always)]
-fn ends(bytes: &[u8]) -> Option<(u64, u64)> {
-    if let (Some(head), Some(tail)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
-        return Some((u64::from_le_bytes(*head), u64::from_le_bytes(*tail)));
-    }
-    let (head, tail) = (bytes.first_chunk::<4>()?, bytes.last_chunk::<4>()?);
-    Some((u64::from(u32::from_le_bytes(*head)), u64::from(u32::from_le_bytes(*tail))))
 }
 
 #[cfg(test)]
@@ -226,17 +220,23 @@ mod tests {
         for name in ["", "a", "ab", "id", "name", "session_id", "a name of more than sixteen bytes", "ñ", "a.b"] {
             let keys = Keys::new([name].into_iter());
             let text = format!("\"{name}\":1");
-            assert_eq!(keys.predict(NONE, text.as_bytes()), Some((0, text.len() - 1)), "{name}");
+            let predict = |bytes: &[u8]| keys.predict(NONE, bytes, 0).map(|(slot, length, _)| (slot, length));
+            for padding in ["", "                    "] {
+                assert_eq!(predict(format!("{text}{padding}").as_bytes()), Some((0, text.len() - 1)), "{name}");
+            }
             for at in 0..text.len() - 1 {
                 let mut other = text.clone().into_bytes();
                 other[at] ^= 1;
-                assert_eq!(keys.predict(NONE, &other), None, "{name} {at}");
-                assert_eq!(keys.predict(NONE, &text.as_bytes()[..at]), None, "{name} cut at {at}");
+                assert_eq!(predict(&other), None, "{name} {at}");
+                other.extend_from_slice(b"                    ");
+                assert_eq!(predict(&other), None, "{name} {at}");
+                assert_eq!(predict(&text.as_bytes()[..at]), None, "{name} cut at {at}");
             }
         }
         let keys = Keys::new(["a\"b", "a\\b", "\n"].into_iter());
         for text in ["\"a\"b\":", "\"a\\b\":", "\"\n\":"] {
-            assert_eq!(keys.predict(NONE, text.as_bytes()), None, "a key that must be escaped");
+            let bytes = format!("{text}                    ");
+            assert!(keys.predict(NONE, bytes.as_bytes(), 0).is_none(), "a key that must be escaped");
         }
     }
 

@@ -4,7 +4,6 @@ use arrow_schema::{DataType, Field, Fields, TimeUnit};
 
 use crate::column::{Bytes, Column, Data, List, Map, Struct, Text};
 use crate::error::PlanError;
-use crate::key::Keys;
 
 /// Empty columns for the fields of a table or struct.
 pub(crate) fn root(fields: &Fields) -> Result<Struct, PlanError> {
@@ -18,8 +17,7 @@ fn structure(fields: &Fields, path: &str) -> Result<Struct, PlanError> {
         }
     }
     let columns = fields.iter().map(|field| column(field, path)).collect::<Result<_, _>>()?;
-    let keys = Keys::new(fields.iter().map(|field| field.name().as_str()));
-    Ok(Struct { fields: columns, keys, len: 0, filled_late: false })
+    Ok(Struct::new(columns))
 }
 
 fn column(field: &Field, path: &str) -> Result<Column, PlanError> {

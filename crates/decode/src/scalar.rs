@@ -60,8 +60,12 @@ impl Column {
     fn misfit(&self, text: &str, misfit: Misfit) -> Refused {
         let (name, text) = (self.type_name(), shown(text));
         match misfit {
-            Misfit::NotANumber => Fail::text(BadKind::WrongType, format!("'{text}' is no number, for a column of type {name}")),
-            Misfit::Fraction => Fail::text(BadKind::DoesNotFit, format!("{text} has digits that type {name} can't keep")),
+            Misfit::NotANumber => {
+                Fail::text(BadKind::WrongType, format!("'{text}' is no number, for a column of type {name}"))
+            }
+            Misfit::Fraction => {
+                Fail::text(BadKind::DoesNotFit, format!("{text} has digits that type {name} can't keep"))
+            }
             Misfit::Range => Fail::text(BadKind::DoesNotFit, format!("{text} is out of the range of type {name}")),
         }
     }
@@ -88,7 +92,10 @@ impl Column {
             },
             Data::Binary(column) => {
                 if !push_hex(text, &mut column.bytes) {
-                    return Err(Fail::text(BadKind::WrongType, format!("'{}' is not hex, for a binary column", shown(text))));
+                    return Err(Fail::text(
+                        BadKind::WrongType,
+                        format!("'{}' is not hex, for a binary column", shown(text)),
+                    ));
                 }
                 return column.close();
             }

@@ -31,6 +31,12 @@ impl<'a> Cursor<'a> {
 
     #[inline(always)]
     pub(crate) fn skip_space(&mut self) {
+        if self.peek() <= b' ' {
+            self.skip_some_space();
+        }
+    }
+
+    fn skip_some_space(&mut self) {
         while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
             self.at += 1;
         }
@@ -342,8 +348,9 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
+    /// Takes the brace or bracket of an object or array that lies in `depth` others.
     #[inline]
-    fn open(&mut self, depth: usize) -> Result<(), Refused> {
+    pub(crate) fn open(&mut self, depth: usize) -> Result<(), Refused> {
         if depth >= MAX_DEPTH {
             return Err(self.fail("nested deeper than 127 arrays and objects"));
         }

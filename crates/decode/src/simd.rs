@@ -9,14 +9,24 @@ use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 #[inline(always)]
 pub(crate) fn find_special(bytes: &[u8], mut from: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
-    while from + vector::WIDTH <= bytes.len() {
-        let block = &bytes[from..from + vector::WIDTH];
-        // SAFETY: `block` is `WIDTH` readable bytes.
-        let mask = unsafe { vector::specials(block.as_ptr()) };
-        if mask != 0 {
-            return from + mask.trailing_zeros() as usize;
+    {
+        while let Some(block) = bytes.get(from..from + vector::WIDTH) {
+            // SAFETY: `block` is `WIDTH` readable bytes.
+            let mask = unsafe { vector::specials(block.as_ptr()) };
+            if mask != 0 {
+                return from + mask.trailing_zeros() as usize;
+            }
+            from += vector::WIDTH;
         }
-        from += vector::WIDTH;
+        if let Some(block) = bytes.last_chunk::<{ vector::WIDTH }>()
+            && from < bytes.len()
+        {
+            // The last bytes, those before `from` among them.
+            let start = bytes.len() - vector::WIDTH;
+            // SAFETY: `block` is `WIDTH` readable bytes.
+            let mask = unsafe { vector::specials(block.as_ptr()) } >> (from - start);
+            return if mask == 0 { bytes.len() } else { from + mask.trailing_zeros() as usize };
+        }
     }
     find_special_tail(bytes, from)
 }
@@ -66,6 +76,16 @@ mod vector {
             _mm256_movemask_epi8(_mm256_or_si256(_mm256_or_si256(quote, slash), control)).cast_unsigned()
         }
     }
+
+    /// Which bytes are no ASCII.
+    ///
+    /// # Safety
+    /// `from` must be readable for `WIDTH` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn high(from: *const u8) -> u32 {
+        // SAFETY: the caller's promise; the feature is on for the whole build.
+        unsafe { _mm256_movemask_epi8(_mm256_loadu_si256(from.cast::<__m256i>())).cast_unsigned() }
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", not(target_feature = "avx2")))]
@@ -89,6 +109,45 @@ mod vector {
             _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, slash), control)).cast_unsigned()
         }
     }
+
+    /// Which bytes are no ASCII.
+    ///
+    /// # Safety
+    /// `from` must be readable for `WIDTH` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn high(from: *const u8) -> u32 {
+        // SAFETY: the caller's promise; SSE2 is part of x86-64.
+        unsafe { _mm_movemask_epi8(_mm_loadu_si128(from.cast::<__m128i>())).cast_unsigned() }
+    }
+}
+
+/// `bytes.is_ascii()`, in wide steps.
+#[inline]
+fn is_ascii(bytes: &[u8]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let (blocks, rest) = bytes.as_chunks::<{ vector::WIDTH }>();
+        // SAFETY: a block is `WIDTH` readable bytes.
+        let high = |block: &[u8; vector::WIDTH]| unsafe { vector::high(block.as_ptr()) };
+        let all = blocks.iter().fold(0, |all, block| all | high(block));
+        let rest = match bytes.last_chunk() {
+            Some(block) => high(block),
+            None => u32::from(!rest.is_ascii()),
+        };
+        all | rest == 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    bytes.is_ascii()
+}
+
+/// `std::str::from_utf8`, quicker on ASCII.
+#[inline]
+pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, std::str::Utf8Error> {
+    if is_ascii(bytes) {
+        // SAFETY: ASCII is UTF-8.
+        return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
+    }
+    std::str::from_utf8(bytes)
 }
 
 /// A string array of `text` cut at `ends`. Each offset is where a whole `&str` was appended.
@@ -105,6 +164,19 @@ pub(crate) fn string_array(text: String, offsets: Vec<i32>, nulls: Option<NullBu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tells_ascii() {
+        for length in 0..100 {
+            let mut bytes = vec![0x7f; length];
+            assert!(is_ascii(&bytes) && utf8(&bytes).is_ok());
+            for at in 0..length {
+                bytes[at] = 0x80;
+                assert!(!is_ascii(&bytes) && utf8(&bytes).is_err(), "{length} {at}");
+                bytes[at] = 0x7f;
+            }
+        }
+    }
 
     #[test]
     fn finds_what_a_byte_at_a_time_finds() {

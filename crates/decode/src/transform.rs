@@ -9,6 +9,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use arrow_schema::{DataType, TimeUnit};
 use jmespatch::ast::Ast;
 use jmespatch::functions::{ArgumentType, CustomFunction, Signature};
 use jmespatch::{Context, ErrorReason, Expression, JmespathError, Rcvar, Runtime, Variable};
@@ -69,6 +70,17 @@ impl Metadata {
     }
 }
 
+impl Source {
+    fn data_type(&self) -> DataType {
+        match self {
+            Self::Kafka(Metadata::Offset) => DataType::Int64,
+            Self::Kafka(Metadata::Partition | Metadata::TimestampType) => DataType::Int32,
+            Self::Kafka(Metadata::Timestamp) => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::Kafka(Metadata::Topic) | Self::Message(_) => DataType::Utf8,
+        }
+    }
+}
+
 impl Transforms {
     /// Reads transforms of the form `PROPERTY: JMESPATH`. A dotted property sets a part of a struct; the source is one
     /// of `kafka.offset`, `kafka.partition`, `kafka.topic`, `kafka.timestamp`, `kafka.timestamp_type`, or JMESPath over
@@ -88,9 +100,10 @@ impl Transforms {
         Ok(Self { list })
     }
 
-    /// The properties that are set, in the order given.
-    pub fn properties(&self) -> impl Iterator<Item = &str> {
-        self.list.iter().map(|transform| transform.property.as_str())
+    /// The properties that are set, in the order given, and the type of column that suits each: the metadata's own,
+    /// and text for what is made of the message.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, DataType)> {
+        self.list.iter().map(|transform| (transform.property.as_str(), transform.source.data_type()))
     }
 
     /// There is none.
@@ -153,9 +166,7 @@ fn unknown_function(ast: &Ast) -> Option<(&str, usize)> {
         | Ast::And { lhs, rhs, .. }
         | Ast::Or { lhs, rhs, .. }
         | Ast::Subexpr { lhs, rhs, .. }
-        | Ast::Condition { predicate: lhs, then: rhs, .. } => {
-            unknown_function(lhs).or_else(|| unknown_function(rhs))
-        }
+        | Ast::Condition { predicate: lhs, then: rhs, .. } => unknown_function(lhs).or_else(|| unknown_function(rhs)),
         Ast::Expref { ast: node, .. }
         | Ast::Flatten { node, .. }
         | Ast::Not { node, .. }
@@ -191,7 +202,8 @@ fn runtime() -> &'static Runtime {
                     Signature::new(vec![ArgumentType::Number], None),
                     Box::new(move |arguments: &[Rcvar], context: &mut Context<'_>| {
                         let converted = whole(&arguments[0]).and_then(|number| epoch.convert(number));
-                        let converted = converted.ok_or_else(|| failure(context, "a time out of the years 0 to 9999"))?;
+                        let converted =
+                            converted.ok_or_else(|| failure(context, "a time out of the years 0 to 9999"))?;
                         Ok(Rcvar::new(match converted {
                             Converted::Text(text) => Variable::String(text),
                             Converted::Micros(micros) => Variable::Number(micros.into()),

@@ -38,7 +38,9 @@ fn whole_numbers_lose_nothing() {
         (".5", ["!not_json"; 4]), ("-", ["!not_json"; 4]), ("+1", ["!not_json"; 4]), ("1e", ["!not_json"; 4]), ("NaN", ["!not_json"; 4]),
     ];
     for (json, expected) in cases {
-        for (data_type, expected) in [DataType::Int8, DataType::Int16, DataType::Int32, DataType::Int64].iter().zip(expected) {
+        for (data_type, expected) in
+            [DataType::Int8, DataType::Int16, DataType::Int32, DataType::Int64].iter().zip(expected)
+        {
             check(data_type, json, expected);
         }
     }

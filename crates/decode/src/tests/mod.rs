@@ -102,7 +102,9 @@ fn show(array: &dyn Array, row: usize) -> String {
             format!("x{hex}")
         }
         DataType::Struct(fields) => {
-            let part = |(at, field): (usize, &Arc<Field>)| format!("{}:{}", field.name(), show(array.as_struct().column(at), row));
+            let part = |(at, field): (usize, &Arc<Field>)| {
+                format!("{}:{}", field.name(), show(array.as_struct().column(at), row))
+            };
             format!("{{{}}}", join(fields.iter().enumerate().map(part).collect()))
         }
         DataType::List(_) => {

@@ -9,13 +9,58 @@ use super::*;
 
 /// Bytes worth putting anywhere in JSON.
 const TOKENS: [&[u8]; 44] = [
-    b"{", b"}", b"[", b"]", b",", b":", b"\"", b"\\", b"\\\"", b"\\u00e9", b"\\ud800", b"\\udc00", b"\\ud83d\\ude00", b"\\x", b"\0", b"\x1f", b"\x7f", b"\xff", b"\xc3",
-    b"\xc3\xa9", b"\xed\xa0\x80", b"\xef\xbb\xbf", b" ", b"\n", b"\x0b", b"0", b"01", b"-", b"-0", b"1.", b".5", b"e", b"1e5", b"e400", b"E-400", b"null", b"nul", b"true",
-    b"false", b"NaN", b"123456789012345678901234567890", b"\"id\":1,", b"\"\":0", b"//",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\"",
+    b"\\",
+    b"\\\"",
+    b"\\u00e9",
+    b"\\ud800",
+    b"\\udc00",
+    b"\\ud83d\\ude00",
+    b"\\x",
+    b"\0",
+    b"\x1f",
+    b"\x7f",
+    b"\xff",
+    b"\xc3",
+    b"\xc3\xa9",
+    b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
+    b" ",
+    b"\n",
+    b"\x0b",
+    b"0",
+    b"01",
+    b"-",
+    b"-0",
+    b"1.",
+    b".5",
+    b"e",
+    b"1e5",
+    b"e400",
+    b"E-400",
+    b"null",
+    b"nul",
+    b"true",
+    b"false",
+    b"NaN",
+    b"123456789012345678901234567890",
+    b"\"id\":1,",
+    b"\"\":0",
+    b"//",
 ];
 
 fn all_types() -> SchemaRef {
-    let pair = structure(vec![column("id", DataType::Int64), not_null("name", DataType::Utf8), column("tags", array_of(column("element", DataType::Utf8)))]);
+    let pair = structure(vec![
+        column("id", DataType::Int64),
+        not_null("name", DataType::Utf8),
+        column("tags", array_of(column("element", DataType::Utf8))),
+    ]);
     table(vec![
         not_null("id", DataType::Int64),
         column("name", DataType::Utf8),
@@ -33,12 +78,22 @@ fn all_types() -> SchemaRef {
         column("pair", pair.clone()),
         column("pairs", array_of(column("element", pair))),
         column("map", map_of(DataType::Utf8, column("value", DataType::Int64))),
-        column("deep", array_of(column("element", map_of(DataType::Int32, column("value", array_of(not_null("element", DataType::Float64))))))),
+        column(
+            "deep",
+            array_of(column(
+                "element",
+                map_of(DataType::Int32, column("value", array_of(not_null("element", DataType::Float64)))),
+            )),
+        ),
     ])
 }
 
 fn corpus() -> Vec<Vec<u8>> {
-    let lines = [include_str!("../../corpus/types.jsonl"), include_str!("../../corpus/web.jsonl"), include_str!("../../corpus/odd.jsonl")];
+    let lines = [
+        include_str!("../../corpus/types.jsonl"),
+        include_str!("../../corpus/web.jsonl"),
+        include_str!("../../corpus/odd.jsonl"),
+    ];
     lines.iter().flat_map(|lines| lines.lines()).map(|line| line.as_bytes().to_vec()).collect()
 }
 

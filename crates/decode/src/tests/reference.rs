@@ -143,8 +143,12 @@ fn cell(json: &Json, field: &Field) -> Option<String> {
         (DataType::Int16, _) => whole(json)?.try_into().ok().map(|value: i16| value.to_string()),
         (DataType::Int32, _) => whole(json)?.try_into().ok().map(|value: i32| value.to_string()),
         (DataType::Int64, _) => whole(json)?.try_into().ok().map(|value: i64| value.to_string()),
-        (DataType::Float32, _) => number(json)?.parse::<f32>().ok().filter(|value| value.is_finite()).map(|value| format!("{value:?}")),
-        (DataType::Float64, _) => number(json)?.parse::<f64>().ok().filter(|value| value.is_finite()).map(|value| format!("{value:?}")),
+        (DataType::Float32, _) => {
+            number(json)?.parse::<f32>().ok().filter(|value| value.is_finite()).map(|value| format!("{value:?}"))
+        }
+        (DataType::Float64, _) => {
+            number(json)?.parse::<f64>().ok().filter(|value| value.is_finite()).map(|value| format!("{value:?}"))
+        }
         (DataType::Decimal128(precision, scale), _) => {
             let value = exact(&number(json)?, *scale as i64)?;
             (value.unsigned_abs() < 10_u128.pow(u32::from(*precision))).then(|| value.to_string())
@@ -153,7 +157,11 @@ fn cell(json: &Json, field: &Field) -> Option<String> {
             let days = |date: NaiveDate| date.signed_duration_since(NaiveDate::default()).num_days();
             let micros_a_day = 86_400_000_000;
             let plain = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| text.len() == 10).map(days);
-            plain.or_else(|| moment(text).filter(|micros| micros % micros_a_day == 0).map(|micros| micros / micros_a_day)).map(|days| days.to_string())
+            plain
+                .or_else(|| {
+                    moment(text).filter(|micros| micros % micros_a_day == 0).map(|micros| micros / micros_a_day)
+                })
+                .map(|days| days.to_string())
         }
         (DataType::Date32, Json::Number(_)) => whole(json)?.try_into().ok().map(|value: i32| value.to_string()),
         (DataType::Timestamp(..), Json::String(text)) => moment(text).map(|micros| micros.to_string()),
@@ -164,7 +172,10 @@ fn cell(json: &Json, field: &Field) -> Option<String> {
         }
         (DataType::Struct(fields), Json::Object(members)) => {
             let parts = parts(members, fields)?;
-            Some(format!("{{{}}}", parts.iter().map(|(name, value)| format!("{name}:{value}")).collect::<Vec<_>>().join(",")))
+            Some(format!(
+                "{{{}}}",
+                parts.iter().map(|(name, value)| format!("{name}:{value}")).collect::<Vec<_>>().join(",")
+            ))
         }
         (DataType::List(element), Json::Array(elements)) => {
             let elements: Option<Vec<String>> = elements.iter().map(|value| cell(value, element)).collect();
@@ -186,7 +197,10 @@ fn cell(json: &Json, field: &Field) -> Option<String> {
                 }
                 shown.push((key, cell(last(members, name)?, &pair[1])?));
             }
-            Some(format!("{{{}}}", shown.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")))
+            Some(format!(
+                "{{{}}}",
+                shown.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+            ))
         }
         _ => None,
     }

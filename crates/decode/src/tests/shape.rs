@@ -45,7 +45,8 @@ fn depth_is_bounded_as_serde_json_bounds_it() {
 
 #[test]
 fn bad_records_name_the_place() {
-    let inner = structure(vec![not_null("id", DataType::Int32), column("tags", array_of(column("element", DataType::Int64)))]);
+    let inner =
+        structure(vec![not_null("id", DataType::Int32), column("tags", array_of(column("element", DataType::Int64)))]);
     let schema = table(vec![not_null("id", DataType::Int64), column("before", inner)]);
     #[rustfmt::skip] // K28, K31, P07
     let cases = [
@@ -91,7 +92,11 @@ fn keys_decide_by_their_last_value_and_exact_name() {
     let long = "x".repeat(200);
     let special = ["a.b", "a b", "a-b", "ñ", "_id", "a\"b", "", &long];
     let schema = table(special.iter().map(|name| column(name, DataType::Int64)).collect());
-    let pairs: Vec<String> = special.iter().enumerate().map(|(at, name)| format!("{}:{at}", serde_json::to_string(name).expect("text"))).collect();
+    let pairs: Vec<String> = special
+        .iter()
+        .enumerate()
+        .map(|(at, name)| format!("{}:{at}", serde_json::to_string(name).expect("text")))
+        .collect();
     let decoded = decode(&schema, &[], &[format!("{{{}}}", pairs.join(",")).as_str(); 2]);
     let expected: Vec<String> = special.iter().enumerate().map(|(at, name)| format!("{name}={at}")).collect();
     assert_eq!(rows(&decoded.batch), [expected.join(" "), expected.join(" ")]);
@@ -120,6 +125,46 @@ fn tombstones_and_unknown_fields_are_counted() {
 }
 
 #[test]
+fn names_beyond_those_told_apart_are_still_checked() {
+    let many: Vec<String> = (0..100).map(|n| format!("\"x{n}\":{n}")).collect();
+    let mut decoder = decoder(&names(), &[]);
+    let all = format!("{{{},\"id\":7}}", many.join(","));
+    assert_eq!(rows(&decoder.decode(&records([all.as_bytes()])).batch), ["id=7 name=null"]);
+    let fields = decoder.take_unknown_fields();
+    assert_eq!((fields.len(), fields[64].clone()), (65, UnknownField { path: None, count: 36 }));
+    #[rustfmt::skip]
+    let cases = [(r#"{"x99":1,}"#, false), (r#"{"x99":1}"#, true), (r#"{"x99":1,"x98":2,"id":1}"#, true), (r#"{"x99"}"#, false), (r#"{"x99":1,"x99"}"#, false)];
+    for (message, good) in cases {
+        assert_eq!(decoder.decode(&records([message.as_bytes()])).bad.is_empty(), good, "{message}");
+    }
+}
+
+#[test]
+fn tables_of_many_columns() {
+    let schema = table((0..130).map(|n| column(&format!("c{n}"), DataType::Int64)).collect());
+    let all: Vec<String> = (0..130).map(|n| format!("\"c{n}\":{n}")).collect();
+    let messages = [
+        format!("{{{}}}", all.join(",")),
+        r#"{"c129":1,"c3":2}"#.to_owned(),
+        r#"{"c129":1,"c129":2,"c64":1}"#.to_owned(),
+        "{}".to_owned(),
+    ];
+    let input = messages.each_ref().map(String::as_bytes);
+    let decoded = decoder(&schema, &["c128: kafka.offset", "c63: c129"]).decode(&records(input));
+    let cell = |row: usize, column: usize| show(decoded.batch.column(column), row);
+    assert_eq!(
+        (decoded.bad.len(), cell(0, 100), cell(0, 128), cell(0, 63)),
+        (0, "100".into(), "100".into(), "129".into())
+    );
+    assert_eq!(
+        (cell(1, 129), cell(1, 3), cell(1, 128), cell(1, 63), cell(1, 64)),
+        ("1".into(), "2".into(), "101".into(), "1".into(), "null".into())
+    );
+    assert_eq!((cell(2, 129), cell(2, 64), cell(2, 63)), ("2".into(), "1".into(), "2".into()));
+    assert_eq!((cell(3, 128), cell(3, 129)), ("103".into(), "null".into()));
+}
+
+#[test]
 fn large_messages() {
     let text = "x".repeat(30_000_000); // P56
     let decoded = decode(&names(), &[], &[&format!("{{\"id\":1,\"name\":\"{text}\"}}"), r#"{"id":2}"#]);
@@ -129,7 +174,11 @@ fn large_messages() {
 
 #[test]
 fn a_recycled_batch_leaves_nothing_behind() {
-    let schema = table(vec![column("n", DataType::Int64), column("t", DataType::Utf8), column("s", structure(vec![column("u", DataType::Utf8)]))]);
+    let schema = table(vec![
+        column("n", DataType::Int64),
+        column("t", DataType::Utf8),
+        column("s", structure(vec![column("u", DataType::Utf8)])),
+    ]);
     let mut decoder = decoder(&schema, &[]);
     let first = decoder.decode(&records([br#"{"n":1,"t":"one","s":{"u":"two"}}"#.as_slice()])).batch;
     let memory = first.column(1).to_data().buffers()[1].as_ptr();
@@ -153,7 +202,11 @@ fn schemas_are_inferred() {
         };
         fn show(data_type: &DataType) -> String {
             match data_type {
-                DataType::Struct(fields) => fields.iter().map(|field| format!("{}:{}", field.name(), show(field.data_type()))).collect::<Vec<_>>().join(" "),
+                DataType::Struct(fields) => fields
+                    .iter()
+                    .map(|field| format!("{}:{}", field.name(), show(field.data_type())))
+                    .collect::<Vec<_>>()
+                    .join(" "),
                 DataType::List(element) => format!("[{}]", show(element.data_type())),
                 other => other.to_string(),
             }

@@ -25,14 +25,27 @@ fn check_row(transforms: &[&str], message: &str, expected: &str) {
         Some(bad) => format!("!{} {}", bad.kind, bad.detail),
         None => rows(&decoded.batch).remove(0),
     };
-    let got = got.replace("date=null ", "").replace("day=null ", "").replace("ts=null ", "").replace("meta=null ", "").replace(" n=null", "");
+    let got = got
+        .replace("date=null ", "")
+        .replace("day=null ", "")
+        .replace("ts=null ", "")
+        .replace("meta=null ", "")
+        .replace(" n=null", "");
     assert_eq!(got, expected, "{transforms:?} on {message}");
 }
 
 #[test]
 fn transforms_set_columns() {
-    check_row(&["date: substr(modified,`0`,`10`)"], r#"{"id":1,"modified":"2021-11-11T22:11:58Z"}"#, r#"id=1 date="2021-11-11""#);
-    check_row(&["day: substr(meta.time, `0`, `10`)"], r#"{"meta":{"time":"2021-11-11T22:11:58Z"}}"#, r#"id=null day=18942 meta={time:"2021-11-11T22:11:58Z",kafka:null}"#);
+    check_row(
+        &["date: substr(modified,`0`,`10`)"],
+        r#"{"id":1,"modified":"2021-11-11T22:11:58Z"}"#,
+        r#"id=1 date="2021-11-11""#,
+    );
+    check_row(
+        &["day: substr(meta.time, `0`, `10`)"],
+        r#"{"meta":{"time":"2021-11-11T22:11:58Z"}}"#,
+        r#"id=null day=18942 meta={time:"2021-11-11T22:11:58Z",kafka:null}"#,
+    );
     // K40
     check_row(
         &["id: kafka.offset", "n: kafka.partition", "date: kafka.topic", "ts: kafka.timestamp"],
@@ -49,8 +62,16 @@ fn transforms_set_columns() {
         );
     }
     check_row(&["ts: epoch_millis_to_micro(t)"], r#"{"t":1732279537028}"#, "id=null ts=1732279537028000");
-    check_row(&["date: epoch_millis_to_iso8601(t)"], r#"{"t":1626823098519}"#, r#"id=null date="2021-07-20T23:18:18.519Z""#);
-    check_row(&["date: substr(epoch_micros_to_iso8601(t),`0`,`10`)"], r#"{"t":1626823098519000}"#, r#"id=null date="2021-07-20""#);
+    check_row(
+        &["date: epoch_millis_to_iso8601(t)"],
+        r#"{"t":1626823098519}"#,
+        r#"id=null date="2021-07-20T23:18:18.519Z""#,
+    );
+    check_row(
+        &["date: substr(epoch_micros_to_iso8601(t),`0`,`10`)"],
+        r#"{"t":1626823098519000}"#,
+        r#"id=null date="2021-07-20""#,
+    );
     // K43: the message as it came, in any order
     check_row(&["n: id", "date: n"], r#"{"id":1}"#, "id=1 n=1");
     check_row(&["date: n", "n: id"], r#"{"id":1}"#, "id=1 n=1");
@@ -60,15 +81,27 @@ fn transforms_set_columns() {
     check_row(&["date: x"], r#"{"date":"lost","x":{"b":1,"a":2}}"#, r#"id=null date="{\"a\":2,\"b\":1}""#);
     // dotted targets nest
     for meta in ["", r#""meta":null"#, r#""meta":5"#, r#""meta":{}"#, r#""meta":{"kafka":7}"#] {
-        check_row(&["meta.kafka.offset: kafka.offset"], &format!("{{{meta}}}"), "id=null meta={time:null,kafka:{offset:100,topic:null}}");
+        check_row(
+            &["meta.kafka.offset: kafka.offset"],
+            &format!("{{{meta}}}"),
+            "id=null meta={time:null,kafka:{offset:100,topic:null}}",
+        );
     }
     check_row(
         &["meta.kafka.offset: kafka.offset", "meta.kafka.topic: kafka.topic"],
         r#"{"id":1,"meta":{"time":"x","kafka":{"topic":"own","offset":1}}}"#,
         r#"id=1 meta={time:"x",kafka:{offset:100,topic:"web"}}"#,
     );
-    check_row(&["meta.time: a", "meta: b"], r#"{"a":"x","b":{"kafka":{"offset":1}}}"#, "id=null meta={time:null,kafka:{offset:1,topic:null}}");
-    check_row(&["meta: b", "meta.time: a"], r#"{"a":"x","b":{"kafka":{"offset":1}}}"#, r#"id=null meta={time:"x",kafka:{offset:1,topic:null}}"#);
+    check_row(
+        &["meta.time: a", "meta: b"],
+        r#"{"a":"x","b":{"kafka":{"offset":1}}}"#,
+        "id=null meta={time:null,kafka:{offset:1,topic:null}}",
+    );
+    check_row(
+        &["meta: b", "meta.time: a"],
+        r#"{"a":"x","b":{"kafka":{"offset":1}}}"#,
+        r#"id=null meta={time:"x",kafka:{offset:1,topic:null}}"#,
+    );
 }
 
 #[test]
@@ -92,7 +125,10 @@ fn a_failing_transform_sets_the_message_aside() {
     let decoded = decoder(&schema, &["ts: kafka.timestamp"]).decode(&records);
     let stamps: Vec<String> = (0..3).map(|row| show(decoded.batch.column(3), row)).collect();
     assert_eq!(stamps, ["1700000000000000000", "-1000", "null"]);
-    assert_eq!(decoded.bad.iter().map(|bad| (bad.entry, bad.kind)).collect::<Vec<_>>(), [(1, BadKind::Transform), (2, BadKind::Transform)]);
+    assert_eq!(
+        decoded.bad.iter().map(|bad| (bad.entry, bad.kind)).collect::<Vec<_>>(),
+        [(1, BadKind::Transform), (2, BadKind::Transform)]
+    );
 }
 
 #[test]
@@ -113,11 +149,14 @@ fn transforms_are_read_or_refused_with_a_place() {
     assert!(matches!(error("a:"), TransformError::Form { .. }));
     let TransformError::Expression { position, .. } = error("date: substr(a,") else { panic!("an expression") };
     assert_eq!(position, 10);
-    let TransformError::Function { position, function, .. } = error("date: length(nope(a))") else { panic!("a function") };
+    let TransformError::Function { position, function, .. } = error("date: length(nope(a))") else {
+        panic!("a function")
+    };
     assert_eq!((position, function.as_str()), (12, "nope"));
     assert!(matches!(Transforms::parse(&["a: b", "a: c"]), Err(TransformError::Twice { .. })));
     assert!(Transforms::parse::<&str>(&[]).expect("none").is_empty()); // K44
-    let transforms = Transforms::parse(&["_kafka_offset: kafka.offset", "meta.x: id", "date : id"]).expect("transforms");
+    let transforms =
+        Transforms::parse(&["_kafka_offset: kafka.offset", "meta.x: id", "date : id"]).expect("transforms");
     let decoder = Decoder::new(&wide(), "web", &transforms).expect("a plan");
     assert_eq!(decoder.unplaced_transforms(), ["_kafka_offset", "meta.x"]);
     let transforms = Transforms::parse(&["date.x: id"]).expect("transforms");
@@ -127,8 +166,26 @@ fn transforms_are_read_or_refused_with_a_place() {
 /// A message with the fields that the property's transforms look at, in odd shapes.
 fn random_message(random: &mut SmallRng) -> String {
     const SCALARS: [&str; 20] = [
-        "null", "true", "0", "-0", "7", "1626823098", "1626823098519", "1626823098519000", "1.5", "-12e1", "123456789012345678901", "{}", "[1]",
-        r#""""#, r#""x""#, r#""2021-11-11T22:11:58Z""#, r#""ééé ééé ééé ééé""#, r#""a\u0062c\n2345678901""#, r#""\ud83d\ude00😀""#, r#"{"b":"q"}"#,
+        "null",
+        "true",
+        "0",
+        "-0",
+        "7",
+        "1626823098",
+        "1626823098519",
+        "1626823098519000",
+        "1.5",
+        "-12e1",
+        "123456789012345678901",
+        "{}",
+        "[1]",
+        r#""""#,
+        r#""x""#,
+        r#""2021-11-11T22:11:58Z""#,
+        r#""ééé ééé ééé ééé""#,
+        r#""a\u0062c\n2345678901""#,
+        r#""\ud83d\ude00😀""#,
+        r#"{"b":"q"}"#,
     ];
     const KEYS: [&str; 10] = ["id", "date", "day", "ts", "meta", "n", "a", "a", "b", "t"];
     let mut members = Vec::new();
