@@ -87,14 +87,16 @@ impl ConsumerContext for Context {
     }
 }
 
-/// Answers whatever is asked, so that the client can close.
+/// Answers whatever is asked, so that the client can close: an assignment that nobody started with
+/// nothing, a revocation with everything.
 pub(crate) fn let_go_of_everything(consumer: &BaseConsumer<Context>) {
+    let nothing = TopicPartitionList::new();
     let answer = match consumer.rebalance_protocol() {
         RebalanceProtocol::Cooperative => {
             let held = consumer.assignment().unwrap_or_default();
-            consumer.incremental_unassign(&held)
+            consumer.incremental_assign(&nothing).and_then(|()| consumer.incremental_unassign(&held))
         }
-        _ => consumer.unassign(),
+        _ => consumer.assign(&nothing).and_then(|()| consumer.unassign()),
     };
     if let Err(error) = answer {
         debug!("let go of all partitions: {error}");

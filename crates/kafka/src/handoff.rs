@@ -150,12 +150,14 @@ impl Handoff {
         self.said.notify_one();
     }
 
-    /// Waits for room, or for an order, or for `wait`.
+    /// Waits for room (where nothing failed for good), or for an order, or for `wait`.
     pub(crate) fn await_room(&self, wait: Duration) {
         let state = self.lock();
-        let busy =
-            |state: &mut State| !Self::fits(state, self.bytes_max) && state.commands.is_empty() && !state.closing;
-        drop(self.room.wait_timeout_while(state, wait, busy).expect("no panic while it is held"));
+        let nothing_to_do = |state: &mut State| {
+            let stuck = state.fatal.is_some() || !Self::fits(state, self.bytes_max);
+            stuck && state.commands.is_empty() && !state.closing
+        };
+        drop(self.room.wait_timeout_while(state, wait, nothing_to_do).expect("no panic while it is held"));
     }
 
     /// The reader holds records back that it would pass on were there room: the caller is to wake it.

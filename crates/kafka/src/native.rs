@@ -1,7 +1,8 @@
 //! The corner that speaks C: what `rdkafka` does not wrap. All `unsafe` of this crate is here.
 //!
-//! Why at all: a message at a time through `rdkafka` costs twice what a batch from a queue does
-//! (design: consuming in batches), and topic ids have no wrapper yet.
+//! Why at all: a message at a time through `rdkafka` costs twice what a batch from a queue does,
+//! and topic ids have no wrapper yet.
+
 #![allow(unsafe_code, reason = "librdkafka's C interface, where its wrapper does not reach")]
 
 use std::ffi::{CStr, CString};

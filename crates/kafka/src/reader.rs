@@ -30,7 +30,7 @@ use crate::trouble::{Kind, Trouble};
 use crate::watch::Watch;
 
 /// The longest that an event or an order waits.
-const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(100);
 
 /// The longest that messages wait that were fetched right after a start.
 const SETTLING: Duration = Duration::from_millis(5);
@@ -349,6 +349,7 @@ impl Reader {
 
     fn absorb(&mut self, batch: &Batch) {
         let records_max = self.config.arena_records.min(self.handoff.most()).max(1);
+        let mut taken = false;
         for message in batch.iter() {
             if message.error().is_some() {
                 self.absorb_error(&message);
@@ -359,7 +360,7 @@ impl Reader {
             if !part.delivering || part.doubtful || message.offset() < part.next.get() {
                 continue; // released, or from below the position that was asked for (a batch begins earlier)
             }
-            part.settled = true;
+            (part.settled, taken) = (true, true);
             let open = part.open.get_or_insert_with(|| self.handoff.arena(part.id, part.next));
             let (timestamp_ms, kind) = message.timestamp();
             let value = message.value();
@@ -370,7 +371,7 @@ impl Reader {
                 self.seal(index);
             }
         }
-        if batch.iter().next().is_some() {
+        if taken {
             self.trouble.heal();
         }
     }

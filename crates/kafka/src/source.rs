@@ -26,6 +26,9 @@ use crate::watch::{self, Known, Seen, Watch};
 /// How long a question to the brokers may take before it is a hitch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// In how many goes a question may be asked within that time.
+const SLICES: u32 = 5;
+
 /// A topic's name and what tells it from an earlier or later one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicIdentity {
@@ -231,8 +234,15 @@ impl Source {
     }
 
     fn metadata(&self, what: &str) -> Result<rdkafka::metadata::Metadata, KafkaError> {
-        let metadata = self.consumer.fetch_metadata(Some(&self.config.topic), PATIENCE);
-        let metadata = metadata.map_err(|error| self.unanswered(what, &error))?;
+        // In slices: a refusal is known long before patience ends.
+        let mut slices = 1..SLICES;
+        let metadata = loop {
+            match self.consumer.fetch_metadata(Some(&self.config.topic), PATIENCE / SLICES) {
+                Ok(metadata) => break metadata,
+                Err(_) if self.handoff.fatal().is_none() && slices.next().is_some() => {}
+                Err(error) => return Err(self.unanswered(what, &error)),
+            }
+        };
         match metadata.topics().iter().find_map(|topic| topic.error()) {
             Some(error) => Err(self.unanswered(what, &Rdkafka::MetadataFetch(error.into()))),
             None => Ok(metadata),

@@ -77,9 +77,13 @@ impl Trouble {
             Code::InvalidGroupId | Code::InconsistentGroupProtocol | Code::InvalidSessionTimeout => {
                 Kind::Fatal(KafkaError::Setting { key: "group.id".to_owned(), reason: reason.to_owned() })
             }
-            Code::AllBrokersDown => self.hitch("down", KafkaError::Unreachable { brokers, detail: reason.to_owned() }),
+            Code::AllBrokersDown => {
+                let detail = format!("{reason} ({})", self.last);
+                self.hitch("down", KafkaError::Unreachable { brokers, detail })
+            }
             _ => {
                 // One broker of several, or something that librdkafka tries again by itself.
+                reason.clone_into(&mut self.last);
                 if self.is_due("other") {
                     warn!("Kafka client at {brokers}: {reason} ({code}); trying again");
                 }

@@ -102,3 +102,17 @@ pub(crate) fn text(id: [u8; 16]) -> String {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn an_id_reads_as_kafka_prints_it() {
+        assert_eq!(text([0; 16]), "AAAAAAAAAAAAAAAAAAAAAA");
+        assert_eq!(text([0xff; 16]), "_____________________w");
+        // Base64 with the URL's alphabet, without padding.
+        let id = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210_u128;
+        assert_eq!(text(id.to_be_bytes()), "ASNFZ4mrze_-3LqYdlQyEA");
+    }
+}

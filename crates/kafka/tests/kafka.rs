@@ -1,4 +1,5 @@
 //! The source on a real broker: the port's contract, and what Kafka alone can do to it.
+#![allow(clippy::disallowed_methods, reason = "tests are the world around the source")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -526,6 +527,9 @@ fn p44_what_is_announced_is_seen_by_lag_tools() {
     while topic.committed(&group, 0) != Some(7) {
         assert!(began.elapsed() < PATIENCE, "the group's offset");
     }
+    member.source.announce(&Frontier::from([(P0, offset(10))]));
+    drop(member);
+    assert_eq!(topic.committed(&group, 0), Some(10), "what was announced last is written before we leave");
     assert_eq!(topic.committed("not-this-one", 0), None);
 }
 
@@ -549,6 +553,37 @@ fn a_caller_who_is_busy_for_long_stays_a_member() {
     }
     assert_eq!(member.lost, 0);
     assert_eq!(member.owned, BTreeSet::from([P0]));
+}
+
+#[test]
+fn leaves_whatever_the_group_still_waits_for() {
+    let cooperative = vec![("partition.assignment.strategy", "cooperative-sticky")];
+    for settings in [vec![], cooperative, vec![("group.protocol", "consumer")]] {
+        let topic = Broker::shared().topic("leave", 2);
+        let config = config(&topic, &settings);
+        // Gained and never started.
+        let mut first = Member::new(Source::subscribe(config.clone()).expect("join"));
+        first.until("both partitions", |m| m.owned.len() == 2);
+        drop(first);
+        // Asked back and never released.
+        let mut second = Member::new(Source::subscribe(config.clone()).expect("join"));
+        second.until("both partitions", |m| m.owned.len() == 2);
+        second.start(&(0..2).map(|p| (PartitionId(p), Offset::ZERO)).collect());
+        let mut third = Member::new(Source::subscribe(config.clone()).expect("join"));
+        let began = Instant::now();
+        while !matches!(second.source.poll(0, Duration::from_millis(20)), Ok(Some(Input::Losing(_)))) {
+            assert!(began.elapsed() < PATIENCE, "{settings:?}: the second is asked to share");
+            third.poll();
+        }
+        drop(second);
+        let mut sink = (0..2).map(|p| (PartitionId(p), Offset::ZERO)).collect();
+        while third.owned.len() < 2 {
+            assert!(began.elapsed() < PATIENCE, "{settings:?}: the third has all; it has {:?}", third.owned);
+            third.poll_with(&mut sink);
+        }
+        // Neither gained nor anything else.
+        drop(Source::subscribe(config).expect("join"));
+    }
 }
 
 #[test]
@@ -600,7 +635,9 @@ fn k74_a_broker_that_dies_freezes_and_comes_back() {
 
 #[test]
 fn who_is_refused_stops_and_says_what_to_do() {
-    let broker = Broker::own(1);
+    let permissions = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
+                       super.users=User:ANONYMOUS;User:alice;User:CN=client\n";
+    let broker = Broker::own_with(1, permissions);
     let topic = broker.topic("refused", 1);
     topic.produce(numbered(0..3));
     let ca = broker.certificate("ca.pem").display().to_string();
@@ -622,15 +659,16 @@ fn who_is_refused_stops_and_says_what_to_do() {
             ("ssl.key.location".to_owned(), file("key")),
         ]
     };
-    #[rustfmt::skip] // columns: name, address, settings, let in?
+    #[rustfmt::skip] // columns: name, address, settings, what to do (or let in)
     let cases = [
-        ("right password", broker.sasl_ssl(), sasl("alice", "alice-secret"), true),
-        ("wrong password", broker.sasl_ssl(), sasl("alice", "hunter2"), false),
-        ("right certificate", broker.ssl(), tls("client"), true),
-        ("expired certificate", broker.ssl(), tls("expired"), false),
-        ("a stranger's certificate", broker.ssl(), tls("stranger"), false),
+        ("right password", broker.sasl_ssl(), sasl("alice", "alice-secret"), None),
+        ("wrong password", broker.sasl_ssl(), sasl("alice", "hunter2"), Some("check -K")),
+        ("no permission", broker.sasl_ssl(), sasl("bob", "bob-secret"), Some("let this user")),
+        ("right certificate", broker.ssl(), tls("client"), None),
+        ("expired certificate", broker.ssl(), tls("expired"), Some("check -K")),
+        ("a stranger's certificate", broker.ssl(), tls("stranger"), Some("check -K")),
     ];
-    for (name, address, settings, let_in) in cases {
+    for (name, address, settings, remedy) in cases {
         let mut config = SourceConfig::new(&address, &broker.group(), topic.name());
         config.settings = settings;
         let mut source = Source::assign(config, BTreeSet::from([P0])).expect("open");
@@ -646,12 +684,12 @@ fn who_is_refused_stops_and_says_what_to_do() {
             }
         };
         match outcome {
-            None => assert!(let_in, "{name}: let in"),
+            None => assert_eq!(remedy, None, "{name}: let in"),
             Some(error) => {
-                assert!(!let_in, "{name}: {error}");
-                assert_eq!(error.verdict(), Verdict::Stop(Exit::Unavailable), "{name}");
+                assert_eq!(error.verdict(), Verdict::Stop(Exit::Unavailable), "{name}: {error}");
                 let text = error.to_string();
-                assert!(text.contains("check -K") && !text.contains("hunter2"), "{name}: {text}");
+                assert!(remedy.is_some_and(|remedy| text.contains(remedy)), "{name}: {text}");
+                assert!(!text.contains("hunter2"), "{name}: {text}");
                 assert!(source.topic_identity().is_err_and(|e| e.verdict() == error.verdict()), "{name}");
             }
         }
