@@ -34,6 +34,8 @@ pub(crate) enum Made<'a> {
     Null,
     Text(Cow<'a, str>),
     Integer(i64),
+    /// JSON text, of `general`.
+    Json(String),
     /// Ask `general`.
     Unsure,
 }

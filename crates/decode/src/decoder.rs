@@ -5,19 +5,21 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use jmespatch::Expression;
-use lakeward_protocol::position::PartitionId;
-use lakeward_protocol::records::{Entry, Records, TimestampType};
+use lakeward_protocol::records::Records;
 
-use crate::column::{Column, Data, Struct};
+use crate::column::{Column, Struct};
 use crate::compiled::{Compiled, Made};
 use crate::error::{BadKind, Cause, Fail, PlanError, Refused};
 use crate::general::{Message, rewrite};
+use crate::place::{fill, fill_late, open_struct, place};
 use crate::plan;
+use crate::record::Record;
 use crate::row::{self, Side};
 use crate::scan::Cursor;
 use crate::simd::utf8;
 use crate::transform::{Metadata, Source, Transforms};
 use crate::tree::Tree;
+use crate::unknown::{UnknownField, take_unknown};
 
 /// A message that no row was made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,15 +64,6 @@ fn partition_point(values: &[u32], before: impl Fn(usize, u32) -> bool) -> usize
         if before(middle, values[middle]) { low = middle + 1 } else { high = middle }
     }
     low
-}
-
-/// A field of messages that is no column, and was dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownField {
-    /// Its dotted path; `None` stands for all names beyond those that are told apart (64 for each object).
-    pub path: Option<String>,
-    /// How often it was dropped since this was last asked for.
-    pub count: u64,
 }
 
 /// A transform with its place in the table.
@@ -304,27 +297,60 @@ impl Decoder {
     fn apply(&mut self, text: &str, record: Record, row: usize) -> Result<(), Refused> {
         let Self { placed, root, side, topic, .. } = self;
         let mut message = Message::new(text);
-        for placed in placed.iter() {
-            let made = match &placed.way {
-                Way::Kafka(metadata) => record.metadata(*metadata, topic, &placed.property)?.made(),
-                Way::Message { compiled: Some(compiled), .. } => compiled.evaluate(text, &side.captures),
-                Way::Message { compiled: None, .. } => Made::Unsure,
-            };
-            let put = match (made, &placed.way) {
-                (Made::Null, _) => Ok(()),
-                (Made::Text(text), _) => open(root, &placed.path, row).put_string(&text),
-                (Made::Integer(number), _) => open(root, &placed.path, row).put_integer(number),
-                (Made::Unsure, Way::Kafka(_)) => unreachable!("metadata is known"),
-                (Made::Unsure, Way::Message { expression, .. }) => {
-                    match message.search(&placed.property, expression)? {
-                        Some(value) => put_json(&value, open(root, &placed.path, row), side),
-                        None => Ok(()),
+        // Neighbours in one struct open it once.
+        for group in placed.chunk_by(|one, two| one.parent() == two.parent()) {
+            let mut opened: Option<&mut Struct> = None;
+            for placed in group {
+                let made = match &placed.way {
+                    Way::Kafka(metadata) => record.metadata(*metadata, topic, &placed.property)?.made(),
+                    Way::Message { compiled: Some(compiled), .. } => compiled.evaluate(text, &side.captures),
+                    Way::Message { compiled: None, .. } => Made::Unsure,
+                };
+                let made = match (made, &placed.way) {
+                    (Made::Unsure, Way::Message { expression, .. }) => {
+                        match message.search(&placed.property, expression)? {
+                            Some(value) => Made::Json(value),
+                            None => Made::Null,
+                        }
                     }
+                    (made, _) => made,
+                };
+                if matches!(made, Made::Null) {
+                    continue;
                 }
-            };
-            put.map_err(|refused| placed.names.iter().rev().fold(refused, |refused, name| refused.within(name)))?;
+                let parts = match opened.take() {
+                    Some(parts) => parts,
+                    None => open_struct(&mut *root, placed.parent(), row),
+                };
+                placed.put(made, parts.open(placed.field(), row), side)?;
+                opened = Some(parts);
+            }
         }
         Ok(())
+    }
+}
+
+impl Placed {
+    /// The struct that the column is a field of.
+    fn parent(&self) -> &[usize] {
+        &self.path[..self.path.len() - 1]
+    }
+
+    /// Which field of it.
+    fn field(&self) -> usize {
+        *self.path.last().expect("a target has a name")
+    }
+
+    /// Puts a value into the column.
+    #[inline]
+    fn put(&self, made: Made, column: &mut Column, side: &mut Side) -> Result<(), Refused> {
+        let put = match made {
+            Made::Text(text) => column.put_string(&text),
+            Made::Integer(number) => column.put_integer(number),
+            Made::Json(text) => put_json(&text, column, side),
+            Made::Null | Made::Unsure => unreachable!("settled before"),
+        };
+        put.map_err(|refused| self.names.iter().rev().fold(refused, |refused, name| refused.within(name)))
     }
 }
 
@@ -334,167 +360,4 @@ fn put_json(text: &str, column: &mut Column, side: &mut Side) -> Result<(), Refu
     let result = row::value(&mut Cursor::new(text), column, side, 0);
     side.captures = captures;
     result
-}
-
-/// A record's place in the log.
-#[derive(Clone, Copy)]
-struct Record<'a> {
-    entry: &'a Entry,
-    partition: PartitionId,
-}
-
-/// A value of a record's metadata.
-enum Known<'a> {
-    Null,
-    Number(i64),
-    Text(&'a str),
-}
-
-impl Record<'_> {
-    #[inline]
-    fn metadata<'a>(&self, metadata: Metadata, topic: &'a str, property: &str) -> Result<Known<'a>, Refused> {
-        Ok(match metadata {
-            Metadata::Offset => Known::Number(self.entry.offset),
-            Metadata::Partition => Known::Number(self.partition.0.into()),
-            Metadata::Topic => Known::Text(topic),
-            Metadata::Timestamp if self.entry.timestamp_type == TimestampType::NotAvailable => Known::Null,
-            Metadata::Timestamp => match self.entry.timestamp_ms.checked_mul(1000) {
-                Some(micros) => Known::Number(micros),
-                None => {
-                    let what = "the record's timestamp is out of the range of microseconds in 64 bits";
-                    return Err(Fail::text(BadKind::Transform, format!("transform '{property}': {what}")));
-                }
-            },
-            Metadata::TimestampType => Known::Number(self.entry.timestamp_type as i64),
-        })
-    }
-}
-
-impl<'a> Known<'a> {
-    fn made(self) -> Made<'a> {
-        match self {
-            Self::Null => Made::Null,
-            Self::Number(number) => Made::Integer(number),
-            Self::Text(text) => Made::Text(text.into()),
-        }
-    }
-
-    fn json(self) -> Option<String> {
-        match self {
-            Self::Null => None,
-            Self::Number(number) => Some(number.to_string()),
-            Self::Text(text) => {
-                let mut out = String::new();
-                crate::scan::quote(text, &mut out);
-                Some(out)
-            }
-        }
-    }
-}
-
-/// A transform's place in a table: field indices and names.
-type Place = (Vec<usize>, Vec<String>);
-
-/// The place of `property`: the column of that very name, or a part of a struct. `None` when there is none.
-fn place(property: &str, root: &Struct) -> Result<Option<Place>, PlanError> {
-    if let Some(index) = root.keys.field(property) {
-        return Ok(Some((vec![index], vec![property.to_owned()])));
-    }
-    let (mut path, mut names) = (Vec::new(), Vec::new());
-    let mut parts = root;
-    let mut rest = property.split('.').peekable();
-    while let Some(name) = rest.next() {
-        let Some(index) = parts.keys.field(name) else { return Ok(None) };
-        path.push(index);
-        names.push(name.to_owned());
-        match &parts.fields[index].data {
-            Data::Struct(inner) => parts = inner,
-            _ if rest.peek().is_none() => {}
-            _ => return Err(PlanError::Target { property: property.to_owned(), column: names.join(".") }),
-        }
-    }
-    Ok(Some((path, names)))
-}
-
-/// Marks the structs on the way to a transform's target.
-fn fill_late(parts: &mut Struct, path: &[usize]) {
-    parts.filled_late = true;
-    let Some((&index, rest)) = path.split_first() else { return };
-    if let Data::Struct(inner) = &mut parts.fields[index].data
-        && !rest.is_empty()
-    {
-        fill_late(inner, rest);
-    }
-}
-
-/// The column at `path`, cut back for a value in row `row`; structs on the way are there afterwards.
-fn open<'a>(mut parts: &'a mut Struct, path: &[usize], row: usize) -> &'a mut Column {
-    let (&last, way) = path.split_last().expect("a target has a name");
-    for &index in way {
-        let there = parts.mark(index, row);
-        let column = &mut parts.fields[index];
-        let null = there && column.nulls.last().is_some_and(|&last| last as usize == row);
-        if null {
-            column.nulls.pop();
-        }
-        let Data::Struct(inner) = &mut column.data else { unreachable!("placed through structs") };
-        if null {
-            inner.truncate(row);
-        }
-        if null || !there {
-            inner.len = row + 1;
-            inner.open_row();
-        }
-        parts = inner;
-    }
-    if parts.mark(last, row) {
-        parts.fields[last].truncate(row);
-    }
-    &mut parts.fields[last]
-}
-
-/// Closes row `row` of structs that transforms set parts of: what is still missing is null.
-fn fill(parts: &mut Struct, late: &[Vec<usize>], row: usize) -> Result<(), Refused> {
-    for path in late {
-        fill_at(parts, path, row)?;
-    }
-    Ok(())
-}
-
-/// Fills the struct at `path`, unless it is null or missing.
-fn fill_at(parts: &mut Struct, path: &[usize], row: usize) -> Result<(), Refused> {
-    let Some((&index, rest)) = path.split_first() else { return parts.fill(row) };
-    let column = &mut parts.fields[index];
-    let null = column.nulls.last().is_some_and(|&last| last as usize == row);
-    match &mut column.data {
-        Data::Struct(inner) if inner.len > row && !null => {
-            fill_at(inner, rest, row).map_err(|refused| refused.within(&column.name))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn take_unknown(parts: &mut Struct, path: &str, fields: &mut Vec<UnknownField>) {
-    let (told, untold) = parts.keys.take_unknown();
-    fields.extend(told.into_iter().map(|(name, count)| UnknownField { path: Some(join(path, name)), count }));
-    if untold > 0 {
-        fields.push(UnknownField { path: None, count: untold });
-    }
-    for field in &mut parts.fields {
-        let path = join(path, &field.name);
-        take_unknown_in(&mut field.data, &path, fields);
-    }
-}
-
-fn take_unknown_in(data: &mut Data, path: &str, fields: &mut Vec<UnknownField>) {
-    match data {
-        Data::Struct(parts) => take_unknown(parts, path, fields),
-        Data::List(list) => take_unknown_in(&mut list.element.data, path, fields),
-        Data::Map(map) => take_unknown_in(&mut map.value.data, path, fields),
-        _ => {}
-    }
-}
-
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }

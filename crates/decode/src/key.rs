@@ -178,6 +178,8 @@ struct Literal {
     /// Its first 16 bytes, zeros behind a shorter one, and ones where they count.
     head: u128,
     mask: u128,
+    /// Not empty, and no longer than that.
+    short: bool,
 }
 
 impl fmt::Debug for Literal {
@@ -194,20 +196,21 @@ impl Literal {
         for (at, byte) in text.iter().take(16).enumerate() {
             (head[at], mask[at]) = (*byte, 0xff);
         }
-        Self { text: text.into(), head: u128::from_le_bytes(head), mask: u128::from_le_bytes(mask) }
+        let short = (1..=16).contains(&text.len());
+        Self { text: text.into(), head: u128::from_le_bytes(head), mask: u128::from_le_bytes(mask), short }
     }
 
     /// Whether the text lies in `bytes` at `at`.
     #[inline(always)]
     fn lies(&self, bytes: &[u8], at: usize) -> bool {
         // One load compares a short text without a call.
-        if let Some(head) = bytes.get(at..at + 16)
-            && self.text.len() <= 16
+        let Some(bytes) = bytes.get(at..) else { return false };
+        if let Some(head) = bytes.first_chunk::<16>()
+            && self.short
         {
-            let head = u128::from_le_bytes(head.try_into().expect("16 bytes"));
-            return head & self.mask == self.head && self.mask != 0;
+            return u128::from_le_bytes(*head) & self.mask == self.head;
         }
-        !self.text.is_empty() && bytes[at..].starts_with(&self.text)
+        !self.text.is_empty() && bytes.starts_with(&self.text)
     }
 }
 

@@ -24,7 +24,9 @@ mod general;
 mod infer;
 mod key;
 mod number;
+mod place;
 mod plan;
+mod record;
 mod row;
 mod scalar;
 mod scan;
@@ -32,12 +34,14 @@ mod simd;
 mod time;
 mod transform;
 mod tree;
+mod unknown;
 
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{Bad, Decoded, Decoder, UnknownField};
+pub use decoder::{Bad, Decoded, Decoder};
 pub use error::{BadKind, InferError, PlanError, TransformError};
 pub use infer::infer;
 pub use scan::MAX_DEPTH;
 pub use transform::Transforms;
+pub use unknown::UnknownField;

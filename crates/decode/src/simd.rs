@@ -10,7 +10,7 @@ use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 pub(crate) fn find_special(bytes: &[u8], mut from: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
     {
-        while let Some(block) = bytes.get(from..from + vector::WIDTH) {
+        while let Some(block) = bytes.get(from..).and_then(<[u8]>::first_chunk::<{ vector::WIDTH }>) {
             // SAFETY: `block` is `WIDTH` readable bytes.
             let mask = unsafe { vector::specials(block.as_ptr()) };
             if mask != 0 {

@@ -51,11 +51,9 @@ fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     if count == 0 {
         return None;
     }
-    let mut micros = 0;
-    for at in 0..6 {
-        micros = micros * 10 + if at < count { i64::from(text[at] - b'0') } else { 0 };
-    }
-    Some((micros, &text[count..]))
+    let (digits, rest) = text.split_at(count);
+    let digits = digits.iter().chain(std::iter::repeat(&b'0')).take(6);
+    Some((digits.fold(0, |micros, digit| micros * 10 + i64::from(digit - b'0')), rest))
 }
 
 /// How far a zone lies east of UTC; no zone is UTC.

@@ -235,8 +235,9 @@ fn whole(number: &Variable) -> Option<i64> {
     }
     let number = number.as_number()?.trunc();
     // Both bounds are powers of two: exact as doubles.
+    let bound = 2_f64.powi(63);
     #[allow(clippy::cast_possible_truncation, reason = "in range")]
-    (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&number).then_some(number as i64)
+    (-bound..bound).contains(&number).then_some(number as i64)
 }
 
 /// `take` characters of `text` after the first `skip`.

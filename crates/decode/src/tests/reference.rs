@@ -181,29 +181,28 @@ fn cell(json: &Json, field: &Field) -> Option<String> {
             let elements: Option<Vec<String>> = elements.iter().map(|value| cell(value, element)).collect();
             Some(format!("[{}]", elements?.join(",")))
         }
-        (DataType::Map(entries, _), Json::Object(members)) => {
-            let DataType::Struct(pair) = entries.data_type() else { return None };
-            let mut names: Vec<&String> = Vec::new();
-            for (name, _) in members {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-            let mut shown: Vec<(String, String)> = Vec::new();
-            for name in names {
-                let key = cell(&Json::String(name.clone()), &pair[0])?;
-                if shown.iter().any(|(other, _)| *other == key) {
-                    return None;
-                }
-                shown.push((key, cell(last(members, name)?, &pair[1])?));
-            }
-            Some(format!(
-                "{{{}}}",
-                shown.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
-            ))
-        }
+        (DataType::Map(entries, _), Json::Object(members)) => map(members, entries),
         _ => None,
     }
+}
+
+fn map(members: &[(String, Json)], entries: &Field) -> Option<String> {
+    let DataType::Struct(pair) = entries.data_type() else { return None };
+    let mut names: Vec<&String> = Vec::new();
+    for (name, _) in members {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut shown: Vec<(String, String)> = Vec::new();
+    for name in names {
+        let key = cell(&Json::String(name.clone()), &pair[0])?;
+        if shown.iter().any(|(other, _)| *other == key) {
+            return None;
+        }
+        shown.push((key, cell(last(members, name)?, &pair[1])?));
+    }
+    Some(format!("{{{}}}", shown.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")))
 }
 
 /// A number's text, of a number or a text that holds one.
