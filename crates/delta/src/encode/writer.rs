@@ -288,7 +288,7 @@ impl Writer {
         let held = &mut self.groups[group];
         let Some(file) = held.file.take() else { return Ok(()) };
         let encoded = file.close(&self.plan)?;
-        let id = uuid::Uuid::new_v4();
+        let id = new_name();
         let folders = folders(&held.values).unwrap_or_else(|| format!("{}/", &id.simple().to_string()[..2]));
         let name = format!("{folders}part-00000-{id}-c000{}.parquet", self.options.compression.extension());
         let root = self.plan.layout.root();
@@ -329,6 +329,12 @@ impl Group {
         let rows = if self.file.is_some() { WRITE_ROWS } else { OPEN_ROWS };
         self.waiting_rows >= rows || self.waiting_bytes >= WAITING_BYTES
     }
+}
+
+/// Part of a file's name that no file of any process has.
+#[expect(clippy::disallowed_methods, reason = "an edge: nothing but the name depends on it")]
+fn new_name() -> uuid::Uuid {
+    uuid::Uuid::new_v4()
 }
 
 /// Ends one value of a key so that different values never make one key: read from its end, a key

@@ -33,6 +33,7 @@ impl Table {
         Self::with_stats(name, schema, partition_columns, StatsColumns::First(32))
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a switch for whoever looks at the tables with another reader")]
     pub(crate) fn with_stats(
         name: &str,
         schema: &SchemaRef,

@@ -47,7 +47,7 @@ fn values_of_every_type_come_back() {
     for (name, column) in cases {
         let (schema, batch) = keyed(&column);
         let mut table = Table::new(&format!("by_{name}"), &schema, &["p"]);
-        let files = table.ingest(&[batch.clone()], WriterOptions::default());
+        let files = table.ingest(std::slice::from_ref(&batch), WriterOptions::default());
         assert_eq!(files.len(), column.len(), "{name}: a file for each value");
         assert_eq!(table.rows(), sorted([batch].into_iter()), "{name}");
         let null = files.iter().find(|file| file.partition_values[0].1.is_none()).unwrap();
@@ -105,7 +105,7 @@ fn strings_that_broke_others_come_back() {
     let column: ArrayRef = Arc::new(StringArray::from_iter_values(&values));
     let (schema, batch) = keyed(&column);
     let mut table = Table::new("by_odd_string", &schema, &["p"]);
-    let files = table.ingest(&[batch.clone()], WriterOptions::default());
+    let files = table.ingest(std::slice::from_ref(&batch), WriterOptions::default());
     assert_eq!(files.len(), values.len());
     assert_eq!(table.rows(), sorted([batch].into_iter()));
     let written: BTreeSet<String> = files.iter().map(|file| file.partition_values[0].1.clone().unwrap()).collect();

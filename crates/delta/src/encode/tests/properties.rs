@@ -314,6 +314,7 @@ fn tight(path: &str, values: &[&Cell], min: Cell, max: Cell) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a switch to replay what failed")]
 fn seeds(how_many: u64) -> Vec<u64> {
     match std::env::var("LAKEWARD_SEEDS") {
         Ok(seeds) => seeds.split(',').map(|seed| seed.parse().unwrap()).collect(),

@@ -114,7 +114,7 @@ fn encodings_are_seen_in_the_file() {
         let mut table = Table::new(if plain { "plain" } else { "encoded" }, &schema, &[]);
         let compression: Compression = "zstd".parse().unwrap();
         let options = WriterOptions { plain_encodings: plain, compression, ..WriterOptions::default() };
-        let files = table.ingest(&[batch.clone()], options);
+        let files = table.ingest(std::slice::from_ref(&batch), options);
         assert!(files[0].path.ends_with(".zstd.parquet"));
         let metadata = metadata(&table, &files[0]);
         let group = metadata.row_group(0);
@@ -145,7 +145,7 @@ fn names_and_nullability_are_kept() {
     columns.extend((0..names.len() as i32).map(|n| Arc::new(Int32Array::from(vec![n, n + 100])) as ArrayRef));
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
     let mut table = Table::new("names", &schema, &[]);
-    let files = table.ingest(&[batch.clone()], WriterOptions::default());
+    let files = table.ingest(std::slice::from_ref(&batch), WriterOptions::default());
     assert_eq!(table.rows(), sorted([batch].into_iter()));
     let stats: serde_json::Value = serde_json::from_str(&files[0].stats).unwrap();
     assert_eq!(stats["nullCount"]["before"]["id"], 1);
