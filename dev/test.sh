@@ -35,6 +35,8 @@ say "readers and Kafka"
 wait "$fetching" || { cat "$log" >&2; exit 1; }
 
 say "tests"
+# End-to-end tests mostly wait: more of them at once than there are cores.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-5}
 dev/with-kafka.sh cargo test --locked --workspace --no-fail-fast
 
 say "instruction counts"
