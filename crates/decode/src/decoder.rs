@@ -74,6 +74,8 @@ struct Placed {
     path: Vec<usize>,
     names: Vec<String>,
     way: Way,
+    /// The next one sets a field of the same struct.
+    with_next: bool,
 }
 
 /// How its value is found.
@@ -107,7 +109,7 @@ impl Decoder {
     /// no struct.
     pub fn new(schema: &SchemaRef, topic: &str, transforms: &Transforms) -> Result<Self, PlanError> {
         let mut root = plan::root(schema.fields())?;
-        let (mut placed, mut unplaced, mut late, mut captures) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut placed, mut unplaced, mut late, mut captures) = (Vec::<Placed>::new(), Vec::new(), Vec::new(), 0);
         for transform in transforms.iter() {
             let Some((path, names)) = place(&transform.property, &root)? else {
                 unplaced.push(transform.property.clone());
@@ -126,7 +128,10 @@ impl Decoder {
                     late.push(path[..length].to_vec());
                 }
             }
-            placed.push(Placed { property: transform.property.clone(), path, names, way });
+            placed.push(Placed { property: transform.property.clone(), path, names, way, with_next: false });
+        }
+        for at in 1..placed.len() {
+            placed[at - 1].with_next = placed[at - 1].parent() == placed[at].parent();
         }
         let entangled = placed.iter().enumerate().any(|(at, one)| {
             placed.iter().enumerate().any(|(other, two)| at != other && two.path.starts_with(&one.path))
@@ -298,7 +303,7 @@ impl Decoder {
         let Self { placed, root, side, topic, .. } = self;
         let mut message = Message::new(text);
         // Neighbours in one struct open it once.
-        for group in placed.chunk_by(|one, two| one.parent() == two.parent()) {
+        for group in placed.chunk_by(|one, _| one.with_next) {
             let mut opened: Option<&mut Struct> = None;
             for placed in group {
                 let made = match &placed.way {

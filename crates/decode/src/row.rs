@@ -82,26 +82,48 @@ fn object(cursor: &mut Cursor, parts: &mut Struct, side: &mut Side, depth: usize
     // `Cursor::members`, by hand: this is the loop that the time goes into. Space is looked for only where the byte
     // that is mostly there is not.
     cursor.open(depth)?;
-    let mut more = cursor.peek() != b'}';
+    // A copy that nobody borrows stays in registers.
+    let mut here = *cursor;
+    let mut more = here.peek() != b'}';
     while more {
-        let (slot, found) = key(cursor, &mut parts.keys, after, side)?;
+        let (slot, found) = match parts.keys.predict(after, here.bytes(), here.at) {
+            Some((slot, length, found)) => {
+                here.at += length;
+                (slot, found)
+            }
+            None => {
+                *cursor = here;
+                let key = unexpected_key(cursor, &mut parts.keys, after, side)?;
+                here = *cursor;
+                key
+            }
+        };
         after = if slot == NONE { after } else { slot };
-        member(cursor, parts, side, depth, row, found)?;
-        more = comma(cursor)?;
+        here.skip_space();
+        let start = here.at;
+        here.at = member(here, cursor, parts, side, depth, row, found.target)?;
+        capture(side, found, start, here.at)?;
+        here.skip_space();
+        match here.peek() {
+            b',' => here.at += 1,
+            b'}' => more = false,
+            _ => return Err(here.fail("a comma or closing brace is missing")),
+        }
     }
-    cursor.at += 1;
+    cursor.at = here.at + 1;
     parts.len += 1;
     if parts.filled_late { Ok(()) } else { parts.fill(row) }
 }
 
 /// Takes a key, its colon and the space around: the slot it is.
-#[inline(always)]
 fn key(cursor: &mut Cursor, keys: &mut Keys, after: SlotId, side: &mut Side) -> Result<(SlotId, Found), Refused> {
-    if let Some((slot, length, found)) = keys.predict(after, cursor.bytes(), cursor.at) {
-        cursor.at += length;
-        return Ok((slot, found));
+    match keys.predict(after, cursor.bytes(), cursor.at) {
+        Some((slot, length, found)) => {
+            cursor.at += length;
+            Ok((slot, found))
+        }
+        None => unexpected_key(cursor, keys, after, side),
     }
-    unexpected_key(cursor, keys, after, side)
 }
 
 #[inline(never)]
@@ -125,50 +147,34 @@ fn unexpected_key(
     Ok((slot, keys.found(slot)))
 }
 
-/// Takes the comma after a member; `false` at the closing brace.
-#[inline(always)]
-fn comma(cursor: &mut Cursor) -> Result<bool, Refused> {
-    if cursor.peek() <= b' ' {
-        cursor.skip_space();
-    }
-    match cursor.peek() {
-        b',' => {
-            cursor.at += 1;
-            Ok(true)
-        }
-        b'}' => Ok(false),
-        _ => Err(cursor.fail("a comma or closing brace is missing")),
-    }
-}
-
+/// Takes a member's value, at `here`: where it ends. `cursor` is free to be moved.
 #[inline(always)]
 fn member(
+    here: Cursor,
     cursor: &mut Cursor,
     parts: &mut Struct,
     side: &mut Side,
     depth: usize,
     row: usize,
-    found: Found,
-) -> Result<(), Refused> {
-    if cursor.peek() <= b' ' {
-        cursor.skip_space();
-    }
-    let start = cursor.at;
-    match found.target {
+    target: Target,
+) -> Result<usize, Refused> {
+    cursor.at = here.at;
+    match target {
         Target::Field(index) => {
             let index = index as usize;
             if parts.mark(index, row) {
                 return Err(Fail::unsure());
             }
             let field = &mut parts.fields[index];
-            let put = match &mut field.data {
-                // What is most often there, without a call.
-                Data::String(text) if cursor.peek() == b'"' => {
-                    cursor.string(&mut side.scratch).and_then(|string| text.push(string))
-                }
-                _ => value(cursor, field, side, depth + 1),
-            };
-            put.map_err(|refused| refused.within(&field.name))?;
+            // What is most often there, without a call.
+            if let Data::String(text) = &mut field.data
+                && here.peek() == b'"'
+                && let Some((string, end)) = here.plain_string()
+            {
+                text.push(string)?;
+                return Ok(end);
+            }
+            value(cursor, field, side, depth + 1).map_err(|refused| refused.within(&field.name))?;
         }
         Target::Ghost(index) => ghost(cursor, &mut parts.keys.ghosts[index as usize], side, depth + 1)?,
         unknown => {
@@ -176,7 +182,7 @@ fn member(
             cursor.skip_value(depth + 1, &mut side.scratch)?;
         }
     }
-    capture(side, found, start, cursor.at)
+    Ok(cursor.at)
 }
 
 /// Remembers where a value lies that a transform looks at.

@@ -32,13 +32,7 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn skip_space(&mut self) {
         if self.peek() <= b' ' {
-            self.skip_some_space();
-        }
-    }
-
-    fn skip_some_space(&mut self) {
-        while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
-            self.at += 1;
+            self.at = space_end(self.bytes(), self.at);
         }
     }
 
@@ -53,7 +47,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    pub(crate) fn fail(&self, what: &'static str) -> Refused {
+    pub(crate) fn fail(self, what: &'static str) -> Refused {
         Fail::syntax(self.at, if self.at >= self.text.len() { "the message ends too early" } else { what })
     }
 
@@ -73,20 +67,32 @@ impl<'a> Cursor<'a> {
     where
         'a: 'b,
     {
-        let start = self.at + 1;
-        let end = find_special(self.bytes(), start);
-        if self.bytes().get(end) == Some(&b'"') {
-            self.at = end + 1;
-            return Ok(&self.text[start..end]);
+        match self.plain_string() {
+            Some((string, end)) => {
+                self.at = end;
+                Ok(string)
+            }
+            None => self.string_with_escapes(scratch),
         }
-        self.string_with_escapes(end, scratch)
     }
 
-    /// The same from its first escape on, or from the byte that must not be there.
+    /// A string without escapes, and where it ends; `self.at` is at its quote.
+    #[inline(always)]
+    pub(crate) fn plain_string(self) -> Option<(&'a str, usize)> {
+        let start = self.at + 1;
+        let end = find_special(self.bytes(), start);
+        if self.bytes().get(end) != Some(&b'"') {
+            return None;
+        }
+        Some((&self.text[start..end], end + 1))
+    }
+
+    /// The same, escapes or bytes that must not be there included.
     #[cold]
-    fn string_with_escapes<'b>(&mut self, mut end: usize, scratch: &'b mut String) -> Result<&'b str, Refused> {
+    fn string_with_escapes<'b>(&mut self, scratch: &'b mut String) -> Result<&'b str, Refused> {
         scratch.clear();
         let mut start = self.at + 1;
+        let mut end = find_special(self.bytes(), start);
         loop {
             self.at = end;
             match self.peek() {
@@ -365,6 +371,14 @@ impl<'a> Cursor<'a> {
         self.skip_space();
         if self.at == self.text.len() { Ok(()) } else { Err(self.fail("there is more after the JSON value")) }
     }
+}
+
+/// Where the space from `at` on ends. Takes no cursor, so that those of the hot loop stay in registers.
+fn space_end(bytes: &[u8], mut at: usize) -> usize {
+    while matches!(bytes.get(at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+        at += 1;
+    }
+    at
 }
 
 /// Appends `string` as a JSON string, escaped as little as JSON allows.
