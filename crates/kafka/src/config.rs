@@ -44,9 +44,10 @@ impl SourceConfig {
         }
     }
 
-    /// Half of the memory is librdkafka's queue, half are arenas on their way to the caller.
+    /// Half of the memory is librdkafka's queue, a quarter arenas on their way to the caller, a quarter
+    /// those that came back and wait for the next.
     pub(crate) fn handoff_bytes(&self) -> usize {
-        self.memory_bytes / 2
+        self.memory_bytes / 4
     }
 
     /// librdkafka's settings; warns of each that the user gave in vain.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,6 +25,9 @@ use crate::watch::{self, Known, Seen, Watch};
 
 /// How long a question to the brokers may take before it is a hitch.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether the reader's thread is still there.
+const LIVENESS: Duration = Duration::from_secs(1);
 
 /// In how many goes a question may be asked within that time.
 const SLICES: u32 = 5;
@@ -253,8 +256,19 @@ impl Source {
         let (reply, done) = sync_channel(1);
         self.handoff.command(Command { order, reply });
         self.queue.wake();
-        let gone = KafkaError::Fatal { detail: "the reader's thread has ended".to_owned() };
-        done.recv().unwrap_or(Err(gone))
+        loop {
+            match done.recv_timeout(LIVENESS) {
+                Ok(done) => return done,
+                Err(RecvTimeoutError::Timeout) => self.alive()?,
+                Err(RecvTimeoutError::Disconnected) => return Err(ended()),
+            }
+        }
+    }
+
+    /// The reader's thread ends before us only by a fault of its own, which it has told.
+    fn alive(&self) -> Result<(), KafkaError> {
+        let alive = self.reader.as_ref().is_some_and(|reader| !reader.is_finished());
+        if alive { Ok(()) } else { Err(ended()) }
     }
 
     /// At most `most` of `records`; the rest stays here.
@@ -371,7 +385,10 @@ impl InputLog for Source {
                     let (records, taken) = self.rest.take().expect("just looked");
                     self.deliver(records, taken, most)
                 }
-                None => return Ok(None),
+                None => {
+                    self.alive()?;
+                    return Ok(None);
+                }
             }));
         }
     }
@@ -423,6 +440,10 @@ impl Drop for Source {
             let _ = reader.join();
         }
     }
+}
+
+fn ended() -> KafkaError {
+    KafkaError::Fatal { detail: "its reading thread has ended, for the reason above".to_owned() }
 }
 
 fn number(partition: PartitionId) -> i32 {

@@ -283,13 +283,10 @@ fn p17_compaction_leaves_holes_and_the_chain_holds() {
 
 #[test]
 fn k59_an_emptied_topic_ends_at_once_and_says_what_is_gone() {
-    let topic = Broker::shared().topic_with("emptied", 1, &[("retention.ms", "1000"), ("segment.ms", "500")]);
+    let topic = Broker::shared().topic("emptied", 1);
     topic.produce(numbered(0..30));
-    let began = Instant::now();
-    while topic.watermarks(0) != (30, 30) {
-        assert!(began.elapsed() < PATIENCE, "retention does not delete");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    topic.delete_records(0, 30); // as retention does, but when told
+    assert_eq!(topic.watermarks(0), (30, 30));
     let mut member = Member::alone_from(&topic, &[], &Frontier::from([(P0, offset(30))]));
     assert_eq!(member.source.ends().expect("ends")[&P0], offset(30));
     member.until("the end", |m| m.reached.contains_key(&P0));
@@ -318,9 +315,8 @@ fn a_topic_made_again_has_another_id_and_is_noticed_while_reading() {
     let began = Instant::now();
     let error = loop {
         assert!(began.elapsed() < PATIENCE, "nobody noticed");
-        match member.source.poll(100, Duration::from_millis(50)) {
-            Err(error @ KafkaError::Recreated { .. }) => break error,
-            Ok(_) | Err(_) => {}
+        if let Err(error @ KafkaError::Recreated { .. }) = member.source.poll(100, Duration::from_millis(50)) {
+            break error;
         }
     };
     assert_eq!(error.verdict(), Verdict::Stop(Exit::Data));
@@ -537,7 +533,7 @@ fn p44_what_is_announced_is_seen_by_lag_tools() {
 fn a_caller_who_is_busy_for_long_stays_a_member() {
     let topic = Broker::shared().topic("busy", 1);
     topic.produce(numbered(0..10));
-    let settings = [("session.timeout.ms", "1000"), ("heartbeat.interval.ms", "200"), ("max.poll.interval.ms", "1500")];
+    let settings = [("session.timeout.ms", "6000"), ("max.poll.interval.ms", "6000")];
     let mut member = Member::new(Source::subscribe(config(&topic, &settings)).expect("join"));
     let mut sink = Frontier::from([(P0, Offset::ZERO)]);
     let began = Instant::now();
@@ -545,7 +541,7 @@ fn a_caller_who_is_busy_for_long_stays_a_member() {
         assert!(began.elapsed() < PATIENCE, "ten records");
         member.poll_with(&mut sink);
     }
-    std::thread::sleep(Duration::from_secs(4)); // a commit that takes its time
+    std::thread::sleep(Duration::from_secs(8)); // a commit that takes its time
     topic.produce(numbered(10..20));
     while member.count() < 20 {
         assert!(began.elapsed() < PATIENCE, "ten more");
