@@ -228,3 +228,10 @@ fn schemas_are_inferred() {
         assert_eq!(seen(messages), expected, "{messages:?}");
     }
 }
+
+#[test]
+fn decoders_move_between_threads() {
+    fn sends<T: Send>() {}
+    sends::<Decoder>();
+    sends::<Decoded>();
+}
