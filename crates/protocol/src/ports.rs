@@ -353,16 +353,27 @@ pub enum Stopping {
 /// A place in the loop just before or after something durable, where a test may end the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
+    /// A beginning is known, nothing is read yet.
     BeforeStart,
+    /// Records are held in memory alone.
     BeforeSeal,
+    /// Data files are in the store, no commit names them.
     AfterSeal,
+    /// The compare went well.
     BeforePut,
+    /// The put ended, and nobody knows how.
     AfterPut,
+    /// The commit is there, lag tools do not know.
     BeforeAnnounce,
+    /// They know.
     AfterAnnounce,
+    /// Before housekeeping.
     BeforeTend,
+    /// After it.
     AfterTend,
+    /// What is asked back is committed, and still ours.
     BeforeRelease,
+    /// It is not ours any more.
     AfterRelease,
 }
 

@@ -178,6 +178,7 @@ fn owner<H: InputHarness>(harness: &mut H, partitions: usize) -> Member<H::Log> 
     member
 }
 
+/// A gained partition is silent until it is started, and only started ones speak.
 pub fn nothing_comes_before_start<H: InputHarness>(harness: &mut H) {
     harness.fresh(2);
     append_numbered(harness, P0, 0..5);
@@ -191,6 +192,7 @@ pub fn nothing_comes_before_start<H: InputHarness>(harness: &mut H) {
     assert!(!member.read.contains_key(&PartitionId(1)), "only started partitions are delivered");
 }
 
+/// From the very position asked for, in order, with the right bytes, old records and new ones.
 pub fn delivers_a_chain_from_the_exact_position<H: InputHarness>(harness: &mut H) {
     harness.fresh(1);
     append_numbered(harness, P0, 0..50);
@@ -204,6 +206,7 @@ pub fn delivers_a_chain_from_the_exact_position<H: InputHarness>(harness: &mut H
     until(&mut member, harness.patience(), 100, "records appended later", |m| m.next[&P0] == at(53));
 }
 
+/// A second start wins over what was on its way, backwards and forwards.
 pub fn begins_anew_where_told<H: InputHarness>(harness: &mut H) {
     harness.fresh(1);
     append_numbered(harness, P0, 0..40);
@@ -218,6 +221,7 @@ pub fn begins_anew_where_told<H: InputHarness>(harness: &mut H) {
     assert_eq!(member.offsets(P0), vec![38, 39]);
 }
 
+/// `most` is kept to, and none is none.
 pub fn yields_at_most_what_was_asked<H: InputHarness>(harness: &mut H) {
     harness.fresh(1);
     append_numbered(harness, P0, 0..20);
@@ -231,6 +235,7 @@ pub fn yields_at_most_what_was_asked<H: InputHarness>(harness: &mut H) {
     assert!(member.largest <= 3);
 }
 
+/// A null value is not an empty one.
 pub fn keeps_tombstones_and_empty_values<H: InputHarness>(harness: &mut H) {
     harness.fresh(1);
     harness.append(P0, &[Some(b"a"), None, Some(b""), Some(b"b")]);
@@ -241,6 +246,7 @@ pub fn keeps_tombstones_and_empty_values<H: InputHarness>(harness: &mut H) {
     assert_eq!(values, vec![Some(b"a".as_slice()), None, Some(b""), Some(b"b")]);
 }
 
+/// Bounds of full and empty partitions; the end is told only after what lies before it.
 pub fn says_where_the_end_is<H: InputHarness>(harness: &mut H) {
     harness.fresh(2);
     append_numbered(harness, P0, 0..6);
@@ -257,6 +263,7 @@ pub fn says_where_the_end_is<H: InputHarness>(harness: &mut H) {
     assert_eq!(member.reached[&PartitionId(1)], Offset::ZERO);
 }
 
+/// Offsets without a record are passed over and covered.
 pub fn covers_holes<H: InputHarness>(harness: &mut H) {
     harness.fresh(1);
     append_numbered(harness, P0, 0..3);
@@ -271,6 +278,7 @@ pub fn covers_holes<H: InputHarness>(harness: &mut H) {
     assert_eq!(values, numbered(0..6), "holes hide nothing");
 }
 
+/// P9: a start below the oldest record is told, not skipped.
 pub fn says_when_input_was_deleted<H: InputHarness>(harness: &mut H) {
     harness.fresh(1);
     append_numbered(harness, P0, 0..20);
@@ -286,6 +294,7 @@ pub fn says_when_input_was_deleted<H: InputHarness>(harness: &mut H) {
     until(&mut member, harness.patience(), 100, "what is left", |m| m.next[&P0] == at(20));
 }
 
+/// P9: a start above the end is told, not begun anew.
 pub fn says_when_it_stands_above_the_end<H: InputHarness>(harness: &mut H) {
     harness.fresh(1);
     append_numbered(harness, P0, 0..5);
@@ -296,6 +305,7 @@ pub fn says_when_it_stands_above_the_end<H: InputHarness>(harness: &mut H) {
     assert!(member.offsets(P0).is_empty(), "P9: nothing is read again in silence");
 }
 
+/// Two members share the partitions, each of which is in one's hands at a time.
 pub fn hands_partitions_over<H: InputHarness>(harness: &mut H) {
     harness.fresh(4);
     let mut first = owner(harness, 4);
@@ -330,6 +340,7 @@ pub fn hands_partitions_over<H: InputHarness>(harness: &mut H) {
     assert!(first.read.keys().chain(second.read.keys()).collect::<BTreeSet<_>>().len() == 4);
 }
 
+/// What is released without being asked for goes to the next member.
 pub fn lets_go_at_the_end<H: InputHarness>(harness: &mut H) {
     harness.fresh(2);
     let mut first = owner(harness, 2);

@@ -113,6 +113,7 @@ fn offsets(partition: PartitionId, range: std::ops::Range<i64>) -> Vec<(Partitio
     range.map(|offset| (partition, at(offset))).collect()
 }
 
+/// Absent is not 0.
 pub fn a_new_table_has_no_frontier<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut log = harness.open();
@@ -121,6 +122,7 @@ pub fn a_new_table_has_no_frontier<H: OutputHarness>(harness: &mut H) {
     assert_eq!(head.breach, None);
 }
 
+/// One version has both, every writer loads the same, and housekeeping changes nothing.
 pub fn data_and_frontier_land_together<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut log = harness.open();
@@ -137,6 +139,7 @@ pub fn data_and_frontier_land_together<H: OutputHarness>(harness: &mut H) {
     assert_eq!(log.load(&both()).expect("load"), head, "housekeeping changes nothing");
 }
 
+/// A commit without data; position 0 is stored as such.
 pub fn a_frontier_moves_alone<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut log = harness.open();
@@ -148,6 +151,7 @@ pub fn a_frontier_moves_alone<H: OutputHarness>(harness: &mut H) {
     assert_eq!(harness.rows(), vec![]);
 }
 
+/// P1: the slower of two writers learns that the version is taken, and its data is nowhere.
 pub fn a_version_is_put_once<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let (mut mine, mut rival) = (harness.open(), harness.open());
@@ -165,6 +169,7 @@ pub fn a_version_is_put_once<H: OutputHarness>(harness: &mut H) {
     assert_eq!(harness.rows(), [offsets(P0, 0..2), offsets(P1, 0..5)].concat());
 }
 
+/// Where it is, from where it was asked, or not at all.
 pub fn finds_its_own_commit<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut log = harness.open();
@@ -183,6 +188,7 @@ pub fn finds_its_own_commit<H: OutputHarness>(harness: &mut H) {
     assert_eq!(log.find(CommitId(42), later).expect("find"), Some(later));
 }
 
+/// P8: a load is never older than a put that came before it.
 pub fn rivals_do_not_hide_from_load<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let (mut mine, mut rival) = (harness.open(), harness.open());
@@ -195,6 +201,7 @@ pub fn rivals_do_not_hide_from_load<H: OutputHarness>(harness: &mut H) {
     assert_eq!(head.shape, before.shape, "somebody's rows do not change the shape");
 }
 
+/// And the layout is the one loaded last.
 pub fn a_new_shape_shows<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut log = harness.open();
@@ -208,6 +215,7 @@ pub fn a_new_shape_shows<H: OutputHarness>(harness: &mut H) {
     assert_eq!(harness.rows(), offsets(P0, 0..2), "the layout loaded last is the one to write for");
 }
 
+/// What is stored is what is said.
 pub fn a_frontier_may_go_backwards<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut log = harness.open();
@@ -218,6 +226,7 @@ pub fn a_frontier_may_go_backwards<H: OutputHarness>(harness: &mut H) {
     assert_eq!(log.load(&both()).expect("load").frontier, BTreeMap::from([(P0, at(5))]));
 }
 
+/// P9: for each partition by itself.
 pub fn a_restore_shows_until_it_is_written_down<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut log = harness.open();
@@ -249,6 +258,7 @@ pub fn a_restore_shows_until_it_is_written_down<H: OutputHarness>(harness: &mut 
     assert_eq!(frontier, BTreeMap::from([(P1, Offset::ZERO)]));
 }
 
+/// P9: to who knew the old one.
 pub fn a_recreated_table_shows<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut log = harness.open();
@@ -262,6 +272,7 @@ pub fn a_recreated_table_shows<H: OutputHarness>(harness: &mut H) {
     assert_eq!((head.breach, head.frontier), (None, BTreeMap::new()), "a new writer takes the new table as it is");
 }
 
+/// P9: for each partition by itself.
 pub fn a_recreated_topic_shows_until_it_is_written_down<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut old = harness.open();
@@ -284,6 +295,7 @@ pub fn a_recreated_topic_shows_until_it_is_written_down<H: OutputHarness>(harnes
     assert_eq!(partitions, BTreeSet::from([P1]), "P9: each partition for itself");
 }
 
+/// Past checkpoints and whatever else the log does by itself.
 pub fn many_versions_in_a_row<H: OutputHarness>(harness: &mut H) {
     harness.fresh();
     let mut log = harness.open();

@@ -60,6 +60,7 @@ fn sorted(mut rows: Vec<u64>) -> Vec<u64> {
     rows
 }
 
+/// All of it, in each partition's order, once.
 pub fn seals_exactly_what_was_pushed<H: StageHarness>(harness: &mut H) {
     let mut stage = opened(harness);
     let parts = [records(harness, 0, 0, &[Some(0), Some(1)]), records(harness, 1, 5, &[Some(100), None, Some(101)]), {
@@ -80,6 +81,7 @@ pub fn seals_exactly_what_was_pushed<H: StageHarness>(harness: &mut H) {
     assert_eq!(harness.rows(&batch), vec![4], "what was sealed is not held any more");
 }
 
+/// Nothing pushed before a discard comes back.
 pub fn forgets_what_is_discarded<H: StageHarness>(harness: &mut H) {
     let mut stage = opened(harness);
     let part = records(harness, 0, 0, &[Some(0), Some(1)]);
@@ -91,6 +93,7 @@ pub fn forgets_what_is_discarded<H: StageHarness>(harness: &mut H) {
     assert_eq!(harness.rows(&batch), vec![1, 2]);
 }
 
+/// An empty batch is a batch.
 pub fn seals_nothing_from_nothing<H: StageHarness>(harness: &mut H) {
     let mut stage = opened(harness);
     let batch = stage.seal().expect("seal nothing");
@@ -101,6 +104,7 @@ pub fn seals_nothing_from_nothing<H: StageHarness>(harness: &mut H) {
     assert!(harness.rows(&batch).is_empty());
 }
 
+/// Its neighbours are unharmed.
 pub fn sets_a_bad_record_aside_alone<H: StageHarness>(harness: &mut H) {
     let Some(bad) = harness.bad() else { return };
     let mut stage = opened(harness);
@@ -115,6 +119,7 @@ pub fn sets_a_bad_record_aside_alone<H: StageHarness>(harness: &mut H) {
     assert_eq!(sorted(harness.rows(&batch)), vec![0, 2]);
 }
 
+/// After a discard, for a changed table.
 pub fn opens_for_another_layout<H: StageHarness>(harness: &mut H) {
     let mut stage = opened(harness);
     let part = records(harness, 0, 0, &[Some(0)]);
