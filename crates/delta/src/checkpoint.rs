@@ -41,6 +41,9 @@ pub const DEFAULT_INTERVAL: u64 = 100;
 /// Expired log files deleted in one go at most.
 const MOST_DELETED: usize = 20_000;
 
+/// How long a task is waited for at the end; what is then half done is harmless.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+
 /// How long the log is kept where the table does not say.
 const DEFAULT_RETENTION: Duration = Duration::from_hours(30 * 24);
 
@@ -141,12 +144,24 @@ impl Housekeeper {
     /// Waits for the task under way.
     pub(crate) fn settle(&mut self) {
         let Some(task) = self.running.take() else { return };
-        match self.runtime.block_on(task) {
-            Ok(written) => self.saw_checkpoint(written),
-            Err(error) => {
-                self.done.failures.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(table = %self.kernel.place.name, %error, "log housekeeping broke off; ingest goes on");
-            }
+        match self.runtime.block_on(async { tokio::time::timeout(LONGEST_WAIT, task).await }) {
+            Ok(Ok(written)) => self.saw_checkpoint(written),
+            Ok(Err(error)) => self.broke_off(&error),
+            Err(error) => self.broke_off(&error),
+        }
+    }
+
+    fn broke_off(&self, error: &dyn std::error::Error) {
+        self.done.failures.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(table = %self.kernel.place.name, %error, "log housekeeping broke off; ingest goes on");
+    }
+}
+
+/// A job that ends with its last commit must not leave its checkpoint half done, again and again.
+impl Drop for Housekeeper {
+    fn drop(&mut self) {
+        if Handle::try_current().is_err() {
+            self.settle();
         }
     }
 }

@@ -24,7 +24,8 @@ use crate::table::now_ms;
 pub enum Created {
     /// The table is ours and new.
     New,
-    /// There was one already, or somebody was faster. Open it and see whether it fits.
+    /// There was one already, or somebody was faster. [`Table::difference`](crate::table::Table::difference)
+    /// says whether it fits.
     Existed,
 }
 

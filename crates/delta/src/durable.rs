@@ -248,3 +248,65 @@ impl MultipartUpload for Upload {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use object_store::ObjectStoreExt;
+
+    use super::*;
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap().block_on(work)
+    }
+
+    fn names(folder: &FilePath) -> Vec<String> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn puts_are_whole_once_and_leave_nothing_beside() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Path::from_absolute_path(folder.path()).unwrap();
+        let store = DurableDisk::new();
+        let at = |name: &str| root.clone().join("k=a b").join(name);
+        run(async {
+            store.put_opts(&at("x"), "one".into(), PutMode::Create.into()).await.unwrap();
+            let taken = store.put_opts(&at("x"), "two".into(), PutMode::Create.into()).await.unwrap_err();
+            assert!(matches!(taken, Error::AlreadyExists { .. }), "{taken}");
+            assert_eq!(store.get(&at("x")).await.unwrap().bytes().await.unwrap(), "one");
+            store.put(&at("x"), "three".into()).await.unwrap();
+            assert_eq!(store.get(&at("x")).await.unwrap().bytes().await.unwrap(), "three");
+
+            let mut upload = store.put_multipart(&at("y")).await.unwrap();
+            let (first, second) = (upload.put_part("ab".into()), upload.put_part("cde".into()));
+            second.await.unwrap();
+            first.await.unwrap();
+            assert!(store.head(&at("y")).await.is_err(), "no part of a file under its name");
+            upload.complete().await.unwrap();
+            assert_eq!(store.get(&at("y")).await.unwrap().bytes().await.unwrap(), "abcde");
+            let mut dropped = store.put_multipart(&at("z")).await.unwrap();
+            dropped.put_part("ab".into()).await.unwrap();
+            dropped.abort().await.unwrap();
+            drop(dropped);
+            let missing = store.get(&at("z")).await.unwrap_err();
+            assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+        });
+        assert_eq!(names(&folder.path().join("k=a b")), ["x", "y"]);
+    }
+
+    #[test]
+    fn racing_puts_have_one_winner() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Path::from_absolute_path(folder.path()).unwrap().join("new").join("x");
+        let store = DurableDisk::new();
+        let winners = run(async {
+            let puts = (0..32).map(|n| store.put_opts(&location, n.to_string().into(), PutMode::Create.into()));
+            futures::future::join_all(puts).await.iter().filter(|put| put.is_ok()).count()
+        });
+        assert_eq!(winners, 1);
+        assert_eq!(names(&folder.path().join("new")), ["x"]);
+    }
+}

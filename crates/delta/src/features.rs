@@ -186,8 +186,9 @@ mod tests {
 
     #[test] // K86, P49
     fn tables_that_need_more_are_refused_by_name() {
+        type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, &'a str);
         #[rustfmt::skip] // columns: features, properties, metadata of s.a, what the refusal names
-        let cases: &[(&[&str], &[(&str, &str)], &str, &str)] = &[
+        let cases: &[Case<'_>] = &[
             (&["rowTracking"], &[], "{}", "rowTracking"),
             (&["catalogManaged"], &[], "{}", "catalogManaged"),
             (&["somethingNew"], &[], "{}", "somethingNew"),

@@ -217,6 +217,15 @@ pub struct Tally {
     pub tombstones: u64,
 }
 
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.records += more.records;
+        self.rows += more.rows;
+        self.bad += more.bad;
+        self.tombstones += more.tombstones;
+    }
+}
+
 /// What one commit takes: the files sealed since the last one, and the tally of the records that
 /// they stand for. May have no file: a stretch of tombstones or bad records alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

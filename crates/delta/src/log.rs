@@ -46,7 +46,7 @@ pub(crate) async fn list(place: &Place, from: u64) -> Result<Listing, DeltaError
     // The name just below every name of `from`: what is listed lies above it.
     let folder = place.log_folder();
     let mut found = match from.checked_sub(1) {
-        Some(before) => place.store.list_with_offset(Some(&folder), &place.log_file(&format!("{before:020}.~"))),
+        Some(before) => place.store.list_with_offset(Some(&folder), &place.log_file(&format!("{before:020}.z"))),
         None => place.store.list(Some(&folder)),
     };
     let mut listing = Listing::default();

@@ -73,21 +73,6 @@ impl TableSchema {
     pub(crate) fn holds(&self, wanted: &dyn Fn(&DataType) -> bool) -> bool {
         self.arrow.fields().iter().any(|field| type_holds(field.data_type(), wanted))
     }
-
-    /// The first difference in names, types or order that matters to a writer; `None` when files for the
-    /// one fit the other.
-    #[must_use]
-    pub fn difference(&self, other: &Self) -> Option<String> {
-        if self.arrow == other.arrow {
-            return None;
-        }
-        let (mine, theirs) = (self.arrow.fields(), other.arrow.fields());
-        let pair = mine.iter().zip(theirs).find(|(mine, theirs)| mine != theirs);
-        Some(match pair {
-            Some((mine, theirs)) => format!("{mine} against {theirs}"),
-            None => format!("{} columns against {}", mine.len(), theirs.len()),
-        })
-    }
 }
 
 struct Wrong {
@@ -304,7 +289,6 @@ mod tests {
         let schema = TableSchema::parse("x", EVERY_TYPE).unwrap();
         let back = TableSchema::from_arrow(schema.arrow()).unwrap();
         assert_eq!(back.arrow(), schema.arrow());
-        assert_eq!(back.difference(&schema), None);
         let mut comments = vec![];
         schema.for_each_metadata(&mut |path, metadata| {
             if !metadata.is_empty() {

@@ -23,6 +23,7 @@ use tokio::runtime::Handle;
 
 use crate::checkpoint::{Checkpoints, Housekeeper, Housekeeping};
 use crate::commit::{self, Draft, GapNote, Notes, Span};
+use crate::create::NewTable;
 use crate::error::DeltaError;
 use crate::kernel::{Configuration, Kernel};
 use crate::known::Known;
@@ -48,7 +49,7 @@ pub struct TableOptions {
     pub topic: Option<Topic>,
     /// When checkpoints are written.
     pub checkpoints: Checkpoints,
-    /// A multi-threaded runtime; the table's methods block and are called from outside of it.
+    /// A multi-threaded runtime with all drivers; the table's methods block and are called from outside of it.
     pub runtime: Handle,
 }
 
@@ -138,7 +139,27 @@ impl Table {
         self.housekeeper.done()
     }
 
-    /// Waits for housekeeping that is under way, before the process ends.
+    /// How this table differs from one that was asked for; `None` when files for the one fit the other.
+    #[must_use]
+    pub fn difference(&self, wanted: &NewTable) -> Option<String> {
+        let layout = &self.configuration.layout;
+        if layout.partition_columns() != wanted.partition_columns {
+            return Some(format!(
+                "it is partitioned by {:?}, not by {:?}",
+                layout.partition_columns(),
+                wanted.partition_columns
+            ));
+        }
+        let (is, wanted) = (layout.schema().fields(), wanted.schema.arrow().fields());
+        let pair = is.iter().zip(wanted).find(|(is, wanted)| is != wanted);
+        match pair {
+            Some((is, wanted)) => Some(format!("its column {is} is not the {wanted} that was asked for")),
+            None if is.len() != wanted.len() => Some(format!("it has {} columns, not {}", is.len(), wanted.len())),
+            None => None,
+        }
+    }
+
+    /// Waits for housekeeping that is under way, a while. Dropping the table does it, too.
     pub fn settle(&mut self) {
         self.housekeeper.settle();
     }

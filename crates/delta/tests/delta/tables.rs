@@ -181,6 +181,9 @@ fn tables_are_created_as_asked_or_not_at_all() {
     let opened = disk.open("app");
     assert_eq!(opened.layout().partition_columns(), ["day"]);
     assert_eq!(opened.layout().schema(), good.schema.arrow());
+    assert_eq!(opened.difference(&good), None);
+    assert!(opened.difference(&table(&[], &[])).unwrap().contains("day"));
+    assert!(opened.difference(&NewTable { partition_columns: vec!["day".to_owned()], ..new_table(&[]) }).is_some());
     #[rustfmt::skip] // columns: table, what the refusal names
     let cases = [
         (table(&["nope"], &[]),                                       "nope"),
