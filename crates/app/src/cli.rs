@@ -213,7 +213,7 @@ pub struct DemoArgs {
     pub folder: PathBuf,
 
     /// Web requests to produce.
-    #[arg(long, default_value_t = 400_000, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1_000..=2_000_000))]
+    #[arg(long, default_value_t = 400_000, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1_000..=700_000))]
     pub messages: u64,
 }
 

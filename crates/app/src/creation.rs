@@ -1,8 +1,10 @@
 //! `--create`: makes the table from `--schema`, or from the topic's first messages.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arrow_schema::{Field, FieldRef, Schema};
 use lakeward_delta::{Created, NewTable, Table, TableSchema, create};
 use lakeward_kafka::Source;
 use lakeward_protocol::ports::{Exit, Fault, Input, InputLog, Verdict};
@@ -49,15 +51,16 @@ pub fn ensure(plan: &Plan, session: &Session) -> Result<Option<()>, Failure> {
     Ok(Some(()))
 }
 
-/// The schema of the topic's first messages, and text columns for the transforms that have none.
+/// The schema of the topic's first messages, and columns for the transforms that have none.
 fn inferred(plan: &Plan, session: &Session) -> Result<Option<TableSchema>, Failure> {
     tracing::info!("no --schema: waiting for messages of topic {} to infer one", plan.args.topic);
     let Some(samples) = samples(plan, session)? else { return Ok(None) };
-    let mut schema =
+    let schema =
         lakeward_decode::infer(samples.iter().map(Vec::as_slice)).map_err(|error| Failure::new(Exit::Data, error))?;
-    let missing = plan.transforms.properties().filter(|name| schema.column_with_name(name).is_none());
-    let added: Vec<_> = missing.map(crate::columns::of_transform).collect();
-    schema = arrow_schema::Schema::new(schema.fields().iter().cloned().chain(added).collect::<Vec<_>>());
+    let missing =
+        plan.transforms.columns().filter(|(name, _)| !name.contains('.') && schema.column_with_name(name).is_none());
+    let added: Vec<FieldRef> = missing.map(|(name, data_type)| Arc::new(Field::new(name, data_type, true))).collect();
+    let schema = Schema::new(schema.fields().iter().cloned().chain(added).collect::<Vec<_>>());
     TableSchema::from_arrow(&schema).map(Some).map_err(|error| Failure::port(&error))
 }
 

@@ -25,12 +25,14 @@ mod workers;
 
 /// The demo's topic.
 const TOPIC: &str = "web_requests";
-const PARTITIONS: u32 = 4;
+const PARTITIONS: u32 = 8;
 /// Shares of the messages, in percent, at which the second worker is killed.
 const KILLS_AT_PERCENT: [u64; 2] = [20, 50];
 /// Longer than this and something is wrong.
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(50);
+/// Speed is taken over so long.
+const STRIDE: Duration = Duration::from_millis(500);
 
 /// Runs the whole show.
 ///
@@ -49,31 +51,43 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let began = Instant::now();
     let mut workers = Workers::start(&broker, &folder, &logs)?;
     let bar = Progress::new("ingesting", args.messages);
-    let kills = watch(&session, &mut workers, &folder, args.messages, &bar)?;
+    let run = watch(&session, &mut workers, &folder, args.messages, &bar)?;
     let took = began.elapsed();
-    bar.done(&format!("all ingested by two workers; one of them was killed {kills} times (SIGKILL) and came back"));
+    bar.done(&format!(
+        "all ingested by two workers; one of them was killed {} times (SIGKILL) and came back",
+        run.kills
+    ));
 
     let mut chains = verify::follow(&folder.display().to_string(), &session)?;
     verify::compare(&mut chains, broker.bootstrap())?;
-    show::result(&folder, &session, &chains, args.messages, took, kills)?;
-    let (lost, twice) = verify::totals(&chains);
-    if chains.is_sound() && lost == 0 && twice == 0 {
+    show::result(&folder, &session, &chains, took, &run)?;
+    let rows: u64 = chains.chains.values().map(|chain| chain.rows).sum();
+    if chains.is_sound() && rows == args.messages {
         show::next(&args.folder);
         return Ok(());
     }
     Err(Failure::new(Exit::Software, format_args!("the proof failed; the workers' logs are in {}", logs.display())))
 }
 
-/// Follows the table until all is in it; kills on the way. Returns the kills.
+/// What the run was like, as seen in the table.
+struct Run {
+    messages: u64,
+    kills: usize,
+    /// The most messages a second that the table grew by, over half a second or more.
+    fastest: f64,
+}
+
+/// Follows the table until all is in it; kills on the way.
 fn watch(
     session: &Session,
     workers: &mut Workers,
     folder: &Path,
     messages: u64,
     bar: &Progress,
-) -> Result<usize, Failure> {
+) -> Result<Run, Failure> {
     let began = Instant::now();
-    let (mut kills, mut done) = (0, 0);
+    let mut run = Run { messages, kills: 0, fastest: 0.0 };
+    let (mut done, mut mark) = (0, (began, 0));
     let table = progress::Table::new(folder, session);
     while done < messages || !workers.all_ended()? {
         if began.elapsed() > PATIENCE || session.signals.raised() {
@@ -87,14 +101,19 @@ fn watch(
         }
         done = table.covered();
         bar.set(done);
-        if KILLS_AT_PERCENT.get(kills).is_some_and(|at| done * 100 >= messages * at && done < messages) {
+        if KILLS_AT_PERCENT.get(run.kills).is_some_and(|at| done * 100 >= messages * at && done < messages) {
             workers.kill_and_restart()?;
-            kills += 1;
+            run.kills += 1;
             say(&format!("  worker 2 killed at {} messages, and started again", grouped(done)));
+        }
+        let since = mark.0.elapsed();
+        if since >= STRIDE {
+            run.fastest = run.fastest.max((done - mark.1) as f64 / since.as_secs_f64());
+            mark = (Instant::now(), done);
         }
         std::thread::sleep(LOOK);
     }
-    Ok(kills)
+    Ok(run)
 }
 
 /// An earlier demo's table goes; anything else in its place stays, and we don't go there.

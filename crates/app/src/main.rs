@@ -12,7 +12,6 @@ mod admin;
 mod badlog;
 mod budget;
 mod cli;
-mod columns;
 mod creation;
 mod demo;
 mod failure;

@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use lakeward_decode::{PlanError, Transforms};
+use lakeward_delta::Batch;
 use lakeward_delta::Layout;
 use lakeward_delta::encode::{EncodeError, WriterOptions};
-use lakeward_delta::{Batch, Tally};
 use lakeward_protocol::ports::{Exit, Fault, Stage, Verdict};
 use lakeward_protocol::records::Records;
 
@@ -221,11 +221,7 @@ fn joined(parts: Vec<Part>) -> Batch {
     for part in parts {
         batch.files.extend(part.files);
         for (partition, tally) in part.tally {
-            let sum: &mut Tally = batch.tally.entry(partition).or_default();
-            sum.records += tally.records;
-            sum.rows += tally.rows;
-            sum.bad += tally.bad;
-            sum.tombstones += tally.tombstones;
+            *batch.tally.entry(partition).or_default() += tally;
         }
     }
     batch

@@ -105,7 +105,9 @@ impl World for Os {
 fn die() -> ! {
     #[allow(unsafe_code, reason = "std has no way to send ourselves a signal")]
     // SAFETY: `kill` with our own id takes no memory of ours; SIGKILL is not handled.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unsafe {
+        libc::kill(libc::getpid(), libc::SIGKILL)
+    };
     std::process::abort()
 }
 

@@ -1,6 +1,7 @@
 //! librdkafka's mock cluster, filled with web requests.
 //!
-//! It keeps about 5 MiB a partition, compressed: enough for two million requests with zstd.
+//! It keeps about 5 MiB a partition, compressed, and forgets what is older: with zstd that is about
+//! 95,000 requests a partition. Forgetting is noticed, and is an error.
 
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ use crate::failure::Failure;
 const SEED: u64 = 20_210_324;
 /// Messages between two looks at the clock and the queue.
 const STRIDE: u64 = 1000;
+
+/// Bounds what should take milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The cluster lives as long as this.
 pub struct Broker {
@@ -77,6 +81,17 @@ impl Broker {
                 told(number);
             }
         }
-        producer.flush(Duration::from_secs(60)).map_err(failed)
+        producer.flush(PATIENCE).map_err(failed)?;
+        for partition in 0..partitions {
+            let partition = i32::try_from(partition).expect("a few partitions");
+            let (oldest, _) = producer.client().fetch_watermarks(topic, partition, PATIENCE).map_err(failed)?;
+            if oldest > 0 {
+                let text = format_args!(
+                    "{messages} messages are more than the embedded broker keeps; ask for fewer with --messages"
+                );
+                return Err(Failure::new(Exit::Config, text));
+            }
+        }
+        Ok(())
     }
 }

@@ -13,6 +13,8 @@ use crate::ingest::Session;
 use crate::report::{grouped, table};
 use crate::verify::{self, chain::Chains};
 
+use super::Run;
+
 const NEWEST: usize = 3;
 const COLUMNS: [&str; 5] = ["kafka_offset", "kafka_partition", "method", "status", "url"];
 
@@ -20,27 +22,18 @@ const COLUMNS: [&str; 5] = ["kafka_offset", "kafka_partition", "method", "status
 ///
 /// # Errors
 /// When the table can't be read.
-pub fn result(
-    folder: &Path,
-    session: &Session,
-    chains: &Chains,
-    messages: u64,
-    took: Duration,
-    kills: usize,
-) -> Result<(), Failure> {
+pub fn result(folder: &Path, session: &Session, chains: &Chains, took: Duration, run: &Run) -> Result<(), Failure> {
     let (lost, twice) = verify::totals(chains);
     let rows: u64 = chains.chains.values().map(|chain| chain.rows).sum();
-    let rate = (rows as f64 / took.as_secs_f64()) as u64;
+    let seconds = took.as_secs_f64();
     println!();
-    println!(
-        "  rows          {}  ({} a second, kills and the group's time-outs included)",
-        grouped(rows),
-        grouped(rate)
-    );
-    println!("  commits       {}", grouped(chains.version));
-    println!("  kills         {kills} survived");
-    println!("  lost          {}", grouped(lost.max(messages.saturating_sub(rows))));
-    println!("  twice         {}", grouped(twice.max(rows.saturating_sub(messages))));
+    println!("  rows      {} in {seconds:.1} s, most of it waiting for the group to notice the kills", grouped(rows));
+    let build = if cfg!(debug_assertions) { " (a build for development; a release build is faster)" } else { "" };
+    println!("  speed     {} rows a second at its fastest{build}", grouped(run.fastest as u64));
+    println!("  commits   {}", grouped(chains.version));
+    println!("  kills     {} survived", run.kills);
+    println!("  lost      {}", grouped(lost.max(run.messages.saturating_sub(rows))));
+    println!("  twice     {}", grouped(twice.max(rows.saturating_sub(run.messages))));
     println!();
     println!("The newest rows:");
     print!("{}", table(&COLUMNS, &newest(folder, session)?));

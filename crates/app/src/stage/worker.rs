@@ -1,6 +1,6 @@
 //! One worker: records in, sealed files out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub(super) struct Worker {
     /// Something failed: what comes is let go, until we are told to discard.
     broken: bool,
     bad: Arc<BadLog>,
+    /// Fields told of already; the decoder bounds how many names there are.
+    unknown: BTreeSet<String>,
 }
 
 impl Worker {
@@ -61,7 +63,18 @@ impl Worker {
         fault: Arc<Mutex<Option<StageError>>>,
         bad: Arc<BadLog>,
     ) -> Self {
-        Self { options, bench: None, tally: BTreeMap::new(), counted_bytes: 0, held, spare, fault, broken: false, bad }
+        Self {
+            options,
+            bench: None,
+            tally: BTreeMap::new(),
+            counted_bytes: 0,
+            held,
+            spare,
+            fault,
+            broken: false,
+            bad,
+            unknown: BTreeSet::new(),
+        }
     }
 
     /// Works until the sender is gone.
@@ -93,6 +106,9 @@ impl Worker {
         let decoder = Decoder::new(layout.schema(), &options.topic, &options.transforms)
             .map_err(|source| StageError::Plan { table: layout.table().to_owned(), source })?;
         let writer = Writer::new(layout, options.writer.clone())?;
+        for property in decoder.unplaced_transforms() {
+            tracing::warn!("transform '{property}' names no column of {}: it sets nothing", layout.table());
+        }
         self.bench = Some(Bench { decoder, writer });
         self.count();
         Ok(())
@@ -127,11 +143,8 @@ impl Worker {
             FileSpan { partition: records.partition(), from: records.from(), to: records.to(), rows: tally.rows };
         let bench = self.bench.as_mut().expect("still there");
         bench.writer.write(&decoded.batch, &[span])?;
-        let sum = self.tally.entry(records.partition()).or_default();
-        sum.records += tally.records;
-        sum.rows += tally.rows;
-        sum.bad += tally.bad;
-        sum.tombstones += tally.tombstones;
+        bench.decoder.recycle(decoded.batch);
+        *self.tally.entry(records.partition()).or_default() += tally;
         Ok(())
     }
 
@@ -154,12 +167,26 @@ impl Worker {
     }
 
     fn seal(&mut self) -> Result<Part, StageError> {
+        self.unknown_fields();
         let files = match &mut self.bench {
             Some(bench) if !self.broken => bench.writer.deliver(&self.options.runtime)?,
             _ => Vec::new(),
         };
         self.count();
         Ok(Part { files, tally: std::mem::take(&mut self.tally) })
+    }
+
+    /// Counts fields that no column took; names each once.
+    fn unknown_fields(&mut self) {
+        let Some(bench) = &mut self.bench else { return };
+        for field in bench.decoder.take_unknown_fields() {
+            meters::unknown_fields(field.count);
+            if let Some(path) = field.path
+                && self.unknown.insert(path.clone())
+            {
+                tracing::warn!("messages have a field '{path}' that is no column of the table: it is dropped");
+            }
+        }
     }
 
     fn discard(&mut self) {
