@@ -630,6 +630,32 @@ fn k74_a_broker_that_dies_freezes_and_comes_back() {
 }
 
 #[test]
+fn a_leader_fails_over_and_the_chain_goes_on() {
+    let broker = Broker::own(3);
+    let topic = broker.topic("failover", 3);
+    let produce = |range: std::ops::Range<u64>| {
+        let messages = range.map(|n| Message::new(n.to_string()).to((n % 3) as i32));
+        topic.produce_with(&[("acks", "all"), ("enable.idempotence", "true")], messages);
+    };
+    produce(0..300);
+    let mut member = Member::new(Source::subscribe(config(&topic, &[("session.timeout.ms", "6000")])).expect("join"));
+    let mut sink: Frontier = (0..3).map(|p| (PartitionId(p), Offset::ZERO)).collect();
+    broker.kill(1); // the leader of a third of them
+    produce(300..600);
+    let began = Instant::now();
+    while member.count() < 600 {
+        assert!(began.elapsed() < PATIENCE, "{} read; {:?}", member.count(), member.hitches);
+        member.poll_with(&mut sink);
+        sink.extend(member.at.clone()); // commits at once
+    }
+    let texts = (0..3).flat_map(|p| member.texts(p));
+    let mut ids: Vec<u64> = texts.map(|v| v.parse().expect("a number")).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..600).collect::<Vec<_>>(), "each record once");
+    assert!(member.gone.is_empty(), "a new leader that lags behind is no gap");
+}
+
+#[test]
 fn who_is_refused_stops_and_says_what_to_do() {
     let permissions = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
                        super.users=User:ANONYMOUS;User:alice;User:CN=client\n";
