@@ -2,7 +2,7 @@
 //!
 //! [`Core`] is a value: [`next`](Core::next) names one [`Action`], [`on`](Core::on) takes in what
 //! happened. No clock, no chance, no I/O: `tests/model.rs` explores this very code under every
-//! interleaving of crashes, lost replies and rival writers. Read [`Work`], then `next`, then `on`.
+//! interleaving of crashes, lost replies and rival writers. Read `Work`, then `next`, then `on`.
 //!
 //! Invariants (docs/protocol.md):
 //! - P1, P2: a permit is made only right after the sink said exactly what each advance expects.
@@ -22,6 +22,9 @@ mod policy;
 mod reason;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 #[cfg(feature = "breaks")]
@@ -34,7 +37,7 @@ use commit::{Commit, Step};
 use place::{Partition, Place, Said};
 
 use crate::ports::{Bounds, Head, Stopping};
-use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, TableVersion};
+use crate::position::{Frontier, Offset, PartitionId, Shape, SinkId, TableVersion};
 
 /// The only sink while running by partition.
 const SINK: SinkId = SinkId(0);
@@ -408,100 +411,5 @@ impl Core {
             }
         }
         self.decide(decision);
-    }
-
-    fn commit_loaded(&mut self, mut commit: Commit, head: Head) {
-        // Seen is seen: should it be less at the next load, it went back (P9).
-        for (&id, &stored) in &head.frontier {
-            let known = self.known.entry(id).or_insert(stored);
-            *known = stored.max(*known);
-        }
-        if commit.tried.is_some() {
-            commit.step = Step::Find(head);
-            self.work = Work::Commit(commit);
-        } else {
-            self.judge(commit, &head);
-        }
-    }
-
-    /// The compare of compare-and-swap.
-    fn judge(&mut self, mut commit: Commit, head: &Head) {
-        let compared = commit.compare(head);
-        match self.bend_compare(compared, &mut commit, head) {
-            Ok(()) => {
-                commit.step = Step::Put(commit.permit(head));
-                self.work = Work::Commit(commit);
-            }
-            Err(why) => self.restart(why),
-        }
-    }
-
-    fn sealed(&mut self, id: CommitId) {
-        let held = self.partitions.iter().filter(|(_, p)| p.is_held());
-        let mut commit = Commit::new(SINK, id, held.map(|(id, p)| (*id, p.advance())).collect());
-        commit.made_for = self.opened;
-        self.work = Work::Commit(commit);
-    }
-
-    fn named(&mut self, id: CommitId) {
-        let mut commit = Commit::new(SINK, id, BTreeMap::new());
-        for (&id, partition) in &self.partitions {
-            if let Place::Anchored(anchor) = &partition.place {
-                commit.advances.insert(id, partition.advance());
-                commit.gaps.extend(anchor.gap.clone());
-                commit.healing.extend(anchor.healing.clone().map(|breach| (id, breach)));
-            }
-        }
-        self.work = Work::Commit(commit);
-    }
-
-    fn put(&mut self, outcome: Outcome) {
-        let Work::Commit(mut commit) = std::mem::replace(&mut self.work, Work::Settle) else {
-            panic!("P1: a put ended that was not asked for");
-        };
-        let Step::Put(permit) = &commit.step else { panic!("P1: a put ended that had no permit") };
-        let version = permit.version;
-        match outcome {
-            Outcome::Done => self.done(&commit, version),
-            Outcome::Taken | Outcome::Unknown => {
-                commit.tried.get_or_insert(version);
-                commit.step = Step::Load;
-                self.work = Work::Commit(commit);
-            }
-        }
-    }
-
-    fn found(&mut self, version: Option<TableVersion>) {
-        let Work::Commit(commit) = std::mem::replace(&mut self.work, Work::Settle) else {
-            panic!("P1: a search ended that was not asked for");
-        };
-        match (version, &commit.step) {
-            (Some(version), _) => self.done(&commit, version),
-            (None, Step::Find(head)) => {
-                let head = head.clone();
-                self.judge(commit, &head);
-            }
-            (None, _) => panic!("P1: a search ended that was not asked for"),
-        }
-    }
-
-    /// Our commit is there.
-    fn done(&mut self, commit: &Commit, version: TableVersion) {
-        self.version = self.version.max(Some(version));
-        let mut announced = Frontier::new();
-        for (&id, advance) in &commit.advances {
-            self.known.insert(id, advance.to);
-            announced.insert(id, advance.to);
-            let partition = self.partitions.get_mut(&id).expect("P8: lost partitions end their commit");
-            (partition.expect, partition.from) = (Some(advance.to), advance.to);
-            if matches!(partition.place, Place::Anchored(_)) {
-                partition.place = Place::Placed;
-            }
-        }
-        if commit.made_for.is_some() {
-            self.due = false;
-        }
-        self.bridge();
-        (self.tending, self.work) = (true, Work::Announce(announced));
     }
 }

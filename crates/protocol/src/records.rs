@@ -163,3 +163,44 @@ impl Records {
         (entry.length != NULL).then(|| &self.bytes[entry.start as usize..][..entry.length as usize])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: i64) -> Offset {
+        Offset::new(offset).expect("not negative")
+    }
+
+    /// Offsets 10, 11 (a tombstone), 13; covers `[10, 15)`.
+    fn three() -> Records {
+        let mut records = Records::new(PartitionId(0), at(10));
+        records.push(10, 0, TimestampType::CreateTime, Some(b"ten"));
+        records.push(11, 0, TimestampType::CreateTime, None);
+        records.push(13, 0, TimestampType::CreateTime, Some(b"thirteen"));
+        records.cover_until(at(15));
+        records.pad();
+        records
+    }
+
+    #[test]
+    fn truncate_cuts_records_and_what_is_covered() {
+        #[rustfmt::skip] // columns: end, records left, bytes left, covered up to
+        let cases = [
+            (20, 3, 11, 15),
+            (15, 3, 11, 15),
+            (14, 3, 11, 14),
+            (13, 2,  3, 13),
+            (12, 2,  3, 12),
+            (11, 1,  3, 11),
+            (10, 0,  0, 10),
+            ( 5, 0,  0, 10),
+        ];
+        for (end, left, bytes, to) in cases {
+            let mut records = three();
+            records.truncate(at(end));
+            assert_eq!((records.len(), records.value_bytes(), records.to()), (left, bytes, at(to)), "at {end}");
+            assert!(records.entries().iter().all(|entry| entry.offset < end), "at {end}");
+        }
+    }
+}

@@ -87,6 +87,14 @@ impl Chaos {
         state.history.push(line);
     }
 
+    /// Does something that nothing happens to (an outsider's look, the start of a process).
+    pub fn calm<T>(&self, quiet: impl FnOnce() -> T) -> T {
+        let was = std::mem::replace(&mut self.state().on, false);
+        let result = quiet();
+        self.state().on = was;
+        result
+    }
+
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         (state.on, state.store_down_until_ms, state.fuse) = (false, 0, None);

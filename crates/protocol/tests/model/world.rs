@@ -505,16 +505,7 @@ impl World {
     fn act(&mut self, i: usize, fate: Fate) -> Checked {
         let action = self.process(i).core.next();
         let event = match action {
-            Action::Load { partitions, .. } => {
-                let head = self.table.head(&partitions);
-                let process = self.process(i);
-                process.layout = head.shape;
-                for (partition, stored) in &head.frontier {
-                    let knows = &mut process.knows[partition.0 as usize];
-                    *knows = (*knows).max(Some(stored.get()));
-                }
-                Event::Loaded(head)
-            }
+            Action::Load { partitions, .. } => Event::Loaded(self.load(i, &partitions)),
             Action::Open { .. } => {
                 let process = self.process(i);
                 ensure(process.stage.is_empty(), || "P1: a stage is opened that holds records".into())?;
@@ -574,6 +565,17 @@ impl World {
         };
         self.process(i).core.on(event);
         self.check_stop(i)
+    }
+
+    fn load(&mut self, i: usize, partitions: &BTreeSet<PartitionId>) -> Head {
+        let head = self.table.head(partitions);
+        let process = self.process(i);
+        process.layout = head.shape;
+        for (partition, stored) in &head.frontier {
+            let knows = &mut process.knows[partition.0 as usize];
+            *knows = (*knows).max(Some(stored.get()));
+        }
+        head
     }
 
     /// P9: with nothing gone, nobody stops.

@@ -1,6 +1,10 @@
-//! Seeds over memory: the determinism test first, then a thousand of them.
+//! Seeds: the determinism test first, then two thousand of them over memory, then some over a real
+//! Delta table in a faulty object store.
 
 #![expect(clippy::disallowed_methods, reason = "SIM_SEEDS replays seeds")]
+
+mod delta;
+mod store;
 
 use lakeward_sim::{Coverage, MemorySite, Plan, Report, run};
 
@@ -42,6 +46,29 @@ fn every_record_lands_exactly_once() {
     println!("{}", coverage.lines());
     if std::env::var("SIM_SEEDS").is_err() {
         assert_all_reached(&coverage);
+    }
+}
+
+/// Seeds over Delta: each takes some hundredths of a second.
+const DELTA_SEEDS: u64 = 200;
+
+#[test]
+fn every_record_lands_exactly_once_in_a_delta_table() {
+    let mut coverage = Coverage::default();
+    for seed in seeds().into_iter().filter(|seed| *seed < DELTA_SEEDS || std::env::var("SIM_SEEDS").is_ok()) {
+        let plan = Plan { turns: 250, losses: false, ..Plan::default() };
+        let report = run(seed, &plan, &delta::DeltaSite::new());
+        if let Some(broken) = report.broken {
+            panic!("SIM_SEEDS={seed} over Delta: {broken}\n{}", report.history.join("\n"));
+        }
+        coverage.add(&report.coverage);
+    }
+    println!("{}", coverage.lines());
+    if std::env::var("SIM_SEEDS").is_err() {
+        let kinds = ["Put Fails", "Put ReplyLost", "Put Late", "Put SentTwice", "Put Conflict", "Load Fails", "raced"];
+        let more = ["crash BeforePut", "crash AfterPut", "freeze", "discarded, fenced", "discarded, reshaped"];
+        let missed: Vec<_> = kinds.into_iter().chain(more).filter(|kind| coverage.of(kind) == 0).collect();
+        assert!(missed.is_empty(), "never happened over Delta: {missed:?}");
     }
 }
 
