@@ -2,7 +2,7 @@
 //! but the rules. Its tree is checked against `serde_json`'s own value.
 
 use arrow_schema::{DataType, Field, Fields};
-use chrono::{DateTime, NaiveDate};
+use chrono::DateTime;
 
 /// A JSON value; numbers by their texts, members in order.
 #[derive(Clone, Debug)]
@@ -154,14 +154,8 @@ fn cell(json: &Json, field: &Field) -> Option<String> {
             (value.unsigned_abs() < 10_u128.pow(u32::from(*precision))).then(|| value.to_string())
         }
         (DataType::Date32, Json::String(text)) => {
-            let days = |date: NaiveDate| date.signed_duration_since(NaiveDate::default()).num_days();
-            let micros_a_day = 86_400_000_000;
-            let plain = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| text.len() == 10).map(days);
-            plain
-                .or_else(|| {
-                    moment(text).filter(|micros| micros % micros_a_day == 0).map(|micros| micros / micros_a_day)
-                })
-                .map(|days| days.to_string())
+            let midnight = moment(text).filter(|micros| micros % 86_400_000_000 == 0)?;
+            Some((midnight / 86_400_000_000).to_string())
         }
         (DataType::Date32, Json::Number(_)) => whole(json)?.try_into().ok().map(|value: i32| value.to_string()),
         (DataType::Timestamp(..), Json::String(text)) => moment(text).map(|micros| micros.to_string()),
@@ -245,6 +239,9 @@ fn exact(text: &str, scale: i64) -> Option<i128> {
 /// Microseconds of a timestamp, by putting it into the form that chrono takes for RFC 3339.
 fn moment(text: &str) -> Option<i64> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !text.is_ascii() {
+        return None;
+    }
     let date = text.get(..10)?;
     let rest = text.get(10..)?;
     if rest.is_empty() {
@@ -264,7 +261,8 @@ fn moment(text: &str) -> Option<i64> {
         "z" => "Z".to_owned(),
         zone if zone.len() == 3 && digits(&zone[1..]) => format!("{zone}:00"),
         zone if zone.len() == 5 && digits(&zone[1..]) => format!("{}:{}", &zone[..3], &zone[3..]),
-        zone => zone.to_owned(),
+        zone if zone.starts_with(['Z', '+', '-']) => zone.to_owned(),
+        _ => return None,
     };
     let time = DateTime::parse_from_rfc3339(&format!("{date}T{seconds}.{fraction}{zone}")).ok()?;
     Some(time.timestamp_micros())
