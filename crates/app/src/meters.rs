@@ -1,6 +1,6 @@
 //! Every metric's name, once. Counters and gauges are documented where they are described.
 
-use lakeward_decode::Decoded;
+use lakeward_decode::Bad;
 use lakeward_delta::Tally;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
@@ -36,11 +36,11 @@ pub fn describe() {
 }
 
 /// What became of some records.
-pub fn decoded(tally: &Tally, decoded: &Decoded) {
+pub fn decoded(tally: &Tally, bad: &[Bad]) {
     counter!("lakeward_records_total").increment(tally.records);
     counter!("lakeward_rows_total").increment(tally.rows);
     counter!("lakeward_tombstones_total").increment(tally.tombstones);
-    for bad in &decoded.bad {
+    for bad in bad {
         counter!("lakeward_bad_records_total", "kind" => bad.kind.name()).increment(1);
     }
 }

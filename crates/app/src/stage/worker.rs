@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use lakeward_decode::{Decoded, Decoder};
+use lakeward_decode::{Bad, BadKind, Decoder};
 use lakeward_delta::encode::Writer;
 use lakeward_delta::{DataFile, FileSpan, Layout, Tally};
 use lakeward_protocol::position::PartitionId;
@@ -128,29 +129,37 @@ impl Worker {
 
     fn process(&mut self, records: &Records) -> Result<(), StageError> {
         let bench = self.bench.as_mut().expect("the loop opens the stage before it pushes");
-        let decoded = bench.decoder.decode(records);
+        let mut decoded = bench.decoder.decode(records);
+        let batch = std::mem::replace(&mut decoded.batch, RecordBatch::new_empty(Arc::clone(bench.decoder.schema())));
+        let (batch, unfit) = bench.writer.sift(batch)?;
+        let unfit = unfit.into_iter().map(|unfit| Bad {
+            entry: decoded.entry_of(unfit.row),
+            kind: BadKind::DoesNotFit,
+            detail: unfit.reason,
+        });
+        let bad: Vec<Bad> = decoded.bad.iter().cloned().chain(unfit).collect();
         let tally = Tally {
             records: records.len() as u64,
-            rows: decoded.batch.num_rows() as u64,
-            bad: decoded.bad.len() as u64,
+            rows: batch.num_rows() as u64,
+            bad: bad.len() as u64,
             tombstones: decoded.tombstones as u64,
         };
-        meters::decoded(&tally, &decoded);
-        if let Some(error) = self.bad_records(records, &decoded) {
+        meters::decoded(&tally, &bad);
+        if let Some(error) = self.bad_records(records, &bad) {
             return Err(error);
         }
         let span =
             FileSpan { partition: records.partition(), from: records.from(), to: records.to(), rows: tally.rows };
         let bench = self.bench.as_mut().expect("still there");
-        bench.writer.write(&decoded.batch, &[span])?;
-        bench.decoder.recycle(decoded.batch);
+        bench.writer.write(&batch, &[span])?;
+        bench.decoder.recycle(batch);
         *self.tally.entry(records.partition()).or_default() += tally;
         Ok(())
     }
 
     /// Logs the bad ones; under `stop`, the first is the error.
-    fn bad_records(&self, records: &Records, decoded: &Decoded) -> Option<StageError> {
-        for bad in &decoded.bad {
+    fn bad_records(&self, records: &Records, bad: &[Bad]) -> Option<StageError> {
+        for bad in bad {
             let entry = &records.entries()[bad.entry];
             if self.options.stop_at_bad {
                 return Some(StageError::Bad {

@@ -18,6 +18,7 @@ mod options;
 mod partition;
 mod parts;
 mod plan;
+mod sift;
 mod stats;
 mod upload;
 mod waiting;
@@ -25,6 +26,7 @@ mod writer;
 
 pub use error::EncodeError;
 pub use options::{Compression, WriterOptions};
+pub use sift::Unfit;
 pub use upload::{SealedFile, put};
 pub use writer::Writer;
 

@@ -16,6 +16,7 @@ use super::options::WriterOptions;
 use super::partition::{encode_path, folders, write_value};
 use super::parts::Pool;
 use super::plan::Plan;
+use super::sift::{Unfit, sift};
 use super::upload::{SealedFile, Uploads};
 use super::waiting::{Stretch, Waiting};
 use crate::layout::{DataFile, FileSpan, Layout};
@@ -94,6 +95,16 @@ impl Writer {
             sealing: 0,
             uploads: Uploads::new(layout.clone()),
         })
+    }
+
+    /// Parts the rows that can be filed from those whose partition values Delta's log has no text for
+    /// (years outside of 1 to 9999, bytes that are no UTF-8, empty text in a NOT NULL column). A
+    /// `write` with one of these among its rows fails as a whole, so sift first what users sent.
+    ///
+    /// # Errors
+    /// A fault of ours.
+    pub fn sift(&self, batch: RecordBatch) -> Result<(RecordBatch, Vec<Unfit>), EncodeError> {
+        sift(&self.plan, batch)
     }
 
     /// Takes a batch in: all columns of the layout's schema, in its order. `spans` say where its

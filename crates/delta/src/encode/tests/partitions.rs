@@ -202,3 +202,33 @@ fn thousands_of_values_stay_within_memory() {
     writer.trim();
     assert_eq!(writer.held_bytes(), 0);
 }
+
+#[test]
+fn rows_that_cant_be_filed_are_sifted_out_alone() {
+    let required = |data_type, values: ArrayRef| {
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("p", data_type, false),
+            Field::new("k", arrow_schema::DataType::Int64, true),
+        ]));
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..values.len() as i64));
+        (Arc::clone(&schema), RecordBatch::try_new(schema, vec![values, keys]).unwrap())
+    };
+    #[rustfmt::skip] // columns: name, type, values of which those at 1 and 3 can't be filed
+    let cases: Vec<(&str, arrow_schema::DataType, ArrayRef)> = vec![
+        ("empty_text", arrow_schema::DataType::Utf8, Arc::new(StringArray::from(vec!["a", "", "b", ""]))),
+        ("far_dates", arrow_schema::DataType::Date32, Arc::new(Date32Array::from(vec![0, 2_932_897, 1, i32::MIN]))),
+        ("no_utf8", arrow_schema::DataType::Binary, Arc::new(BinaryArray::from(vec![&b"a"[..], b"\xff", b"b", b"\xc3"]))),
+    ];
+    for (name, data_type, values) in cases {
+        let (schema, batch) = required(data_type, values);
+        let table = Table::new(name, &schema, &["p"]);
+        let mut writer = Writer::new(&table.layout, WriterOptions::default()).unwrap();
+        let (kept, unfit) = writer.sift(batch.clone()).unwrap();
+        assert_eq!(unfit.iter().map(|unfit| unfit.row).collect::<Vec<_>>(), [1, 3], "{name}");
+        assert_eq!(kept.num_rows(), 2, "{name}");
+        writer.write(&kept, &[]).unwrap();
+        let (again, none) = writer.sift(kept.clone()).unwrap();
+        assert!(none.is_empty() && again == kept, "{name}: what was kept fits");
+        assert!(writer.write(&batch, &[]).is_err(), "{name}: unsifted, the batch is refused");
+    }
+}
