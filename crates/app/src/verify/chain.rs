@@ -79,7 +79,6 @@ pub struct Chains {
     pub chains: BTreeMap<String, Chain>,
     /// In the order of versions.
     pub findings: Vec<Finding>,
-    first_version: Option<u64>,
     /// The newest version followed.
     pub version: u64,
 }
@@ -87,7 +86,6 @@ pub struct Chains {
 impl Chains {
     /// Takes in the next version of the log.
     pub fn follow(&mut self, version: &Version) {
-        self.first_version.get_or_insert(version.version);
         self.version = version.version;
         if version.operation == "RESTORE" {
             self.restored(version);
@@ -127,11 +125,9 @@ impl Chains {
         }
         self.check_start(version, txn, stood, span.from);
         self.check_counts(version.version, txn, &span);
-        let first_in_log = version.version == 0 || self.first_version == Some(0);
         let chain = self.chains.entry(txn.to_owned()).or_default();
         if stood.is_none() {
             (chain.partition, chain.from) = (partition, span.from);
-            let _ = first_in_log;
         }
         if let Some(notes) = notes {
             chain.topic.clone_from(&notes.topic);
@@ -291,4 +287,111 @@ fn is_of(txn: &str, notes: &Notes, partition: u32) -> bool {
     let plain = format!("{}-{partition}", notes.app_id);
     let qualified = notes.topic.as_ref().map(|topic| format!("{}-{topic}-{partition}", notes.app_id));
     txn == plain || Some(txn) == qualified.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use lakeward_delta::{Added, FileSpan, GapNote};
+    use lakeward_protocol::position::{Offset, PartitionId};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A commit of ours: partition 0 from `from` to `to`, all of it rows in one file.
+    fn ours(version: u64, from: i64, to: i64) -> Version {
+        let rows = (to - from).unsigned_abs();
+        let span = Span { partition: 0, from, to, records: rows, rows, bad: 0, tombstones: 0 };
+        let at = |offset| Offset::new(offset).unwrap();
+        let part = FileSpan { partition: PartitionId(0), from: at(from), to: at(to), rows };
+        let file = Added {
+            path: format!("{version}.parquet"),
+            size_bytes: 1,
+            num_records: Some(rows),
+            data_change: true,
+            has_deletion_vector: false,
+            spans: Some(vec![part]),
+        };
+        let notes = Notes {
+            commit_id: format!("{version:032x}"),
+            app_id: "app".to_owned(),
+            topic: Some("topic".to_owned()),
+            topic_id: None,
+            spans: vec![span],
+            gaps: Vec::new(),
+        };
+        Version {
+            version,
+            operation: "STREAMING UPDATE".to_owned(),
+            timestamp_ms: None,
+            parameters: serde_json::Value::Null,
+            notes: Some(notes),
+            txns: vec![("app-0".to_owned(), to - 1)],
+            adds: vec![file],
+            removes: Vec::new(),
+        }
+    }
+
+    fn accepting(mut version: Version, from: i64, to: i64) -> Version {
+        let gap = GapNote { partition: 0, from, to, reason: "told to".to_owned() };
+        version.notes.as_mut().unwrap().gaps.push(gap);
+        version
+    }
+
+    fn restore(version: u64, to: u64) -> Version {
+        let mut restore = ours(version, 0, 0);
+        (restore.notes, restore.adds, restore.txns) = (None, Vec::new(), Vec::new());
+        (restore.operation, restore.parameters) = ("RESTORE".to_owned(), json!({"version": to.to_string()}));
+        restore
+    }
+
+    fn with(mut version: Version, change: impl FnOnce(&mut Version)) -> Version {
+        change(&mut version);
+        version
+    }
+
+    #[test]
+    fn what_breaks_a_chain_is_named_and_counted() {
+        #[rustfmt::skip] // columns: name, log, sound, lost, twice, a word of a finding
+        let cases: Vec<(&str, Vec<Version>, bool, u64, u64, &str)> = vec![
+            ("a chain", vec![ours(1, 0, 5), ours(2, 5, 9)], true, 0, 0, ""),
+            ("a gap", vec![ours(1, 0, 5), ours(2, 7, 9)], false, 2, 0, "offsets 5 to 6 are in no commit"),
+            ("an overlap", vec![ours(1, 0, 5), ours(2, 3, 9)], false, 0, 2, "offsets 3 to 4 are in an earlier"),
+            ("the same twice", vec![ours(1, 0, 5), ours(2, 0, 5)], false, 0, 5, "overlap"),
+            ("an accepted gap", vec![ours(1, 0, 5), accepting(ours(2, 7, 9), 5, 7)], true, 2, 0, "told to"),
+            ("restored, read again", vec![ours(1, 0, 5), ours(2, 5, 9), restore(3, 1), ours(4, 5, 9)], true, 0, 0, "RESTORE"),
+            ("restored, not read again", vec![ours(1, 0, 5), ours(2, 5, 9), restore(3, 1), ours(4, 9, 10)], false, 4, 0, "gap"),
+            ("rows missing in files", vec![with(ours(1, 0, 5), |v| v.adds[0].num_records = Some(4))], false, 1, 0, "4 rows in the files"),
+            ("records not told of", vec![with(ours(1, 0, 5), |v| v.notes.as_mut().unwrap().spans[0].records = 4)], false, 0, 1, "accounted"),
+            ("txn beside the span", vec![with(ours(1, 0, 5), |v| v.txns[0].1 = 7)], false, 0, 0, "the txn at 8"),
+            ("a file outside", vec![with(ours(1, 5, 9), |v| v.adds[0].spans.as_mut().unwrap()[0].from = Offset::ZERO)], false, 0, 0, "outside"),
+        ];
+        for (name, log, sound, lost, twice, word) in cases {
+            let mut chains = Chains::default();
+            log.iter().for_each(|version| chains.follow(version));
+            let found = &chains.findings;
+            assert_eq!(chains.is_sound(), sound, "{name}: {found:?}");
+            assert_eq!(found.iter().map(|f| f.lost).sum::<u64>(), lost, "{name}: {found:?}");
+            assert_eq!(found.iter().map(|f| f.twice).sum::<u64>(), twice, "{name}: {found:?}");
+            assert!(
+                word.is_empty() && found.is_empty() || found.iter().any(|f| f.text.contains(word)),
+                "{name}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_chain_sums_up_what_its_commits_tell() {
+        let mut chains = Chains::default();
+        let holes = with(ours(2, 5, 9), |version| {
+            let span = &mut version.notes.as_mut().unwrap().spans[0];
+            (span.records, span.rows, span.bad, span.tombstones) = (3, 1, 1, 1);
+            version.adds[0].num_records = Some(1);
+            version.adds[0].spans.as_mut().unwrap()[0].rows = 1;
+        });
+        [ours(1, 0, 5), holes].iter().for_each(|version| chains.follow(version));
+        let chain = &chains.chains["app-0"];
+        assert!(chains.is_sound(), "{:?}", chains.findings);
+        assert_eq!((chain.from, chain.to, chain.commits), (0, 9, 2));
+        assert_eq!((chain.records, chain.rows, chain.bad, chain.tombstones, chain.holes), (8, 6, 1, 1, 1));
+    }
 }
