@@ -151,6 +151,16 @@ fn verify_proves_a_chain_and_names_what_breaks_it() {
     assert!(twice.log.contains(&(version + 1).to_string()), "names the version: {}", twice.log);
 }
 
+/// Commits of the peer carry no spans: what they prove is less, but no fault is made of that.
+#[test]
+fn verify_of_tables_that_the_peer_wrote() {
+    for name in ["unpartitioned", "checkpointed", "seek", "deadletters"] {
+        let table = repository().join("tests/fixtures").join(name).join("table");
+        let ended = run(&["verify", &table.display().to_string()]);
+        assert_eq!(ended.code, Some(0), "{name}: {}", ended.log);
+    }
+}
+
 #[test]
 fn verify_of_what_is_no_table() {
     let table = Table::absent();
