@@ -60,6 +60,6 @@ fn readiness(ready: &Ready) -> (StatusCode, &'static str) {
     if ready.get() {
         (StatusCode::OK, "ready\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: no partitions or no table yet\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready: not reading yet (no partitions, no table, or no topic)\n")
     }
 }

@@ -87,7 +87,6 @@ impl Watch for Reporter {
     fn gained(&mut self, partitions: &BTreeSet<PartitionId>) {
         tracing::info!("partitions {} are ours", List(partitions));
         self.own(|owned| owned.extend(partitions));
-        self.ready.set(true);
     }
 
     fn losing(&mut self, partitions: &BTreeSet<PartitionId>) {
@@ -108,6 +107,7 @@ impl Watch for Reporter {
     }
 
     fn started(&mut self, positions: &Frontier) {
+        self.ready.set(true);
         for (partition, offset) in positions {
             tracing::info!(%partition, %offset, "reading");
             let reach = Reach { taken: offset.get(), committed: offset.get(), ..Reach::default() };

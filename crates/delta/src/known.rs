@@ -28,6 +28,15 @@ pub(crate) struct Stored {
     pub at: Option<u64>,
     /// Whose it is, where that commit is one of ours.
     pub owner: Option<Arc<Owner>>,
+    /// Was it compared with what was stored before it? Only what others store needs to be.
+    pub compared: bool,
+}
+
+impl Stored {
+    /// Is there nothing left to learn of it from older versions?
+    pub(crate) fn is_understood(&self) -> bool {
+        self.at.is_some() && (self.owner.is_some() || self.compared)
+    }
 }
 
 /// A version that brought the data back to an older one.
@@ -57,7 +66,10 @@ pub(crate) struct Known {
 impl Known {
     /// From a snapshot of `head`, of which no commit was seen yet.
     pub(crate) fn new(prefix: String, txns: HashMap<String, i64>, head: u64) -> Self {
-        let txns = txns.into_iter().map(|(app_id, last)| (app_id, Stored { last, at: None, owner: None })).collect();
+        let txns = txns
+            .into_iter()
+            .map(|(app_id, last)| (app_id, Stored { last, at: None, owner: None, compared: false }))
+            .collect();
         Self { prefix, txns, restores: Vec::new(), seen_from: head + 1, exhausted: false, in_commit_timestamp_ms: None }
     }
 
@@ -66,21 +78,12 @@ impl Known {
         let notes = commit.info.as_ref().and_then(Notes::of);
         let owner = notes.as_ref().map(owner);
         for txn in commit.txns.iter().filter(|txn| txn.app_id.starts_with(&self.prefix)) {
-            let stored = Stored { last: txn.version, at: Some(commit.version), owner: owner.clone() };
+            let stored = Stored { last: txn.version, at: Some(commit.version), owner: owner.clone(), compared: true };
             let before = self.txns.insert(txn.app_id.clone(), stored);
             if let Some(before) = before
-                && txn.version < before.last
                 && owner.is_none()
             {
-                tracing::warn!(
-                    table,
-                    app_id = txn.app_id,
-                    version = commit.version,
-                    operation = commit.operation(),
-                    from = before.last,
-                    to = txn.version,
-                    "another writer moved a stored offset backwards; its records will be read and written again",
-                );
+                warn_of_a_step_back(table, &txn.app_id, commit.version, before.last, txn.version);
             }
         }
         self.in_commit_timestamp_ms = commit.info.as_ref().and_then(in_commit_timestamp);
@@ -88,19 +91,39 @@ impl Known {
     }
 
     /// Takes in the version just below those seen.
-    pub(crate) fn see_older(&mut self, commit: &Commit) {
+    pub(crate) fn see_older(&mut self, table: &str, commit: &Commit) {
         assert_eq!(commit.version + 1, self.seen_from, "versions are seen backwards without a hole");
         let notes = commit.info.as_ref().and_then(Notes::of);
         for txn in &commit.txns {
-            if let Some(stored) = self.txns.get_mut(&txn.app_id)
-                && stored.at.is_none()
-            {
-                stored.at = Some(commit.version);
-                stored.owner = notes.as_ref().map(owner);
+            let Some(stored) = self.txns.get_mut(&txn.app_id) else { continue };
+            match stored.at {
+                None => {
+                    stored.at = Some(commit.version);
+                    stored.owner = notes.as_ref().map(owner);
+                }
+                Some(at) if stored.owner.is_none() && !stored.compared => {
+                    stored.compared = true;
+                    warn_of_a_step_back(table, &txn.app_id, at, txn.version, stored.last);
+                }
+                Some(_) => {}
             }
         }
         self.restores.splice(0..0, restore(commit));
         self.seen_from = commit.version;
+    }
+}
+
+/// P43: the table is believed, since whoever does that means it; but not in silence.
+fn warn_of_a_step_back(table: &str, app_id: &str, version: u64, from: i64, to: i64) {
+    if to < from {
+        tracing::warn!(
+            table,
+            app_id,
+            version,
+            from,
+            to,
+            "another writer moved a stored offset backwards; the records above it will be read and written again",
+        );
     }
 }
 

@@ -43,7 +43,7 @@ impl Table {
                     self.known.exhausted = true;
                     return Ok(());
                 };
-                self.known.see_older(&commit);
+                self.known.see_older(&self.kernel.place.name, &commit);
             }
         }
         Ok(())
@@ -54,7 +54,7 @@ impl Table {
             [Some(self.plain_key(*partition)), self.qualified_key(*partition)]
                 .into_iter()
                 .flatten()
-                .any(|key| self.known.txns.get(&key).is_some_and(|stored| stored.at.is_none()))
+                .any(|key| self.known.txns.get(&key).is_some_and(|stored| !stored.is_understood()))
         })
     }
 

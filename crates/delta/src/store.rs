@@ -1,5 +1,6 @@
 //! Where a table is, and the store that holds it.
 
+use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
 use object_store::ObjectStore;
@@ -37,7 +38,7 @@ impl Place {
             return Err(bad("it is empty".to_owned()));
         }
         if !has_scheme(location) {
-            let path = std::path::absolute(location).map_err(|error| bad(error.to_string()))?;
+            let path = without_parents(&std::path::absolute(location).map_err(|error| bad(error.to_string()))?);
             let url = Url::from_directory_path(&path).map_err(|()| bad("not a path".to_owned()))?;
             return Self::on_disk(path.display().to_string(), url).map_err(bad);
         }
@@ -96,6 +97,21 @@ impl Place {
     }
 }
 
+/// The path without `..`, which object stores have no word for. Where a folder is a link, its `..` is that of the
+/// folder it leads to, as for everybody else.
+fn without_parents(path: &std::path::Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        if component == Component::ParentDir {
+            clean = clean.canonicalize().unwrap_or(clean);
+            clean.pop();
+        } else {
+            clean.push(component);
+        }
+    }
+    clean
+}
+
 /// `scheme:` of two letters or more, so that `C:` is none.
 fn has_scheme(location: &str) -> bool {
     location.split_once(':').is_some_and(|(scheme, _)| {
@@ -118,6 +134,9 @@ mod tests {
             ("file:///data/a%20b", "data/a b"),
             ("/data/a b",          "data/a b"),
             ("/data/é?#",          "data/é?#"),
+            ("/data/x/../t",       "data/t"),
+            ("/data/./t/..",       "data"),
+            ("/../../data/t",      "data/t"),
         ];
         for (location, root) in good {
             let place = Place::resolve(location).unwrap();
@@ -125,6 +144,11 @@ mod tests {
             assert_eq!(Path::from_url_path(place.url.path()).unwrap(), place.root, "{location}");
             assert!(place.url.path().ends_with('/'), "{location}");
         }
+        let linked = tempfile::TempDir::new().unwrap();
+        std::fs::create_dir_all(linked.path().join("far/away")).unwrap();
+        std::os::unix::fs::symlink(linked.path().join("far/away"), linked.path().join("near")).unwrap();
+        let beside = Place::resolve(&linked.path().join("near/../t").display().to_string()).unwrap();
+        assert!(beside.root.as_ref().ends_with("far/t"), "{}", beside.root);
         let here = Place::resolve("some/where").unwrap();
         assert!(here.root.as_ref().ends_with("some/where") && here.root.as_ref().len() > "some/where".len());
         for location in ["", "ftp://x/y", "https://x/y", "file://host/x", "/data/a%20b"] {

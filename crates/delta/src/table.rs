@@ -290,7 +290,7 @@ impl Opened {
         if let Some(bytes) = runtime.block_on(log::read_bytes(&kernel.place, version))? {
             let head = log::parse(&kernel.place, version, &bytes)?;
             known.in_commit_timestamp_ms = head.info.as_ref().and_then(crate::known::in_commit_timestamp);
-            known.see_older(&head);
+            known.see_older(&kernel.place.name, &head);
         }
         let identity = listing.commits.get(&version).cloned();
         let checkpoint = snapshot.log_segment().checkpoint_version;
