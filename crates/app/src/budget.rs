@@ -34,8 +34,8 @@ impl Budget {
     fn of(total: u64) -> Self {
         Self {
             total_bytes: total,
-            fetch_bytes: (total / 6).clamp(4 * MIB, 64 * MIB),
-            arena_bytes: (total / 12).clamp(2 * MIB, 32 * MIB),
+            fetch_bytes: (total / 8).clamp(4 * MIB, 16 * MIB),
+            arena_bytes: (total / 16).clamp(2 * MIB, 16 * MIB),
             stage_bytes: total * 2 / 5,
         }
     }

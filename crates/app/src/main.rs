@@ -15,6 +15,7 @@ mod cli;
 mod creation;
 mod demo;
 mod failure;
+mod footprint;
 mod ingest;
 mod meters;
 mod processor;
@@ -33,6 +34,7 @@ use failure::Failure;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    footprint::settle();
     if let Err(lacking) = processor::check() {
         return ended(Err(lacking));
     }

@@ -69,7 +69,8 @@ impl SourceConfig {
     }
 
     fn defaults(&self) -> Vec<(&'static str, String)> {
-        let queue_kbytes = (self.memory_bytes / 2 / 1024).clamp(64, 2_000_000);
+        // More would only wait in memory: the queue is filled again while it is emptied.
+        let queue_kbytes = (self.memory_bytes / 2 / 1024).clamp(64, 8_192);
         let fetch_bytes = (self.memory_bytes / 4).clamp(1 << 20, 50 << 20);
         let mut defaults = vec![
             ("client.id", "lakeward".to_owned()),
