@@ -172,20 +172,16 @@ impl Chains {
                 let text = format!("went on at offset {from} instead of {stood}: {}", gap.reason);
                 self.find(version.version, Some(txn), Kind::Accepted, text, lost, twice);
             }
-            None if lost > 0 => self.fault(
-                version.version,
-                txn,
-                format!("gap: offsets {stood} to {} are in no commit", from - 1),
-                lost,
-                0,
-            ),
-            None => self.fault(
-                version.version,
-                txn,
-                format!("overlap: offsets {from} to {} are in an earlier commit as well", stood - 1),
-                0,
-                twice,
-            ),
+            None if lost > 0 => {
+                let text = format!("gap: offsets {stood} to {} are in no commit", from - 1);
+                self.fault(version.version, txn, text, lost, 0);
+            }
+            None => {
+                let (last, files) = (stood - 1, Files(version, txn, from, stood));
+                let text =
+                    format!("overlap: offsets {from} to {last} are in an earlier commit as well; here in {files}");
+                self.fault(version.version, txn, text, 0, twice);
+            }
         }
     }
 
@@ -284,6 +280,29 @@ impl Chains {
     }
 }
 
+/// Files named in a finding; the rest are counted.
+const FILES_SHOWN: usize = 3;
+
+/// The files of a version that hold rows of a `txn`'s partition between two offsets.
+struct Files<'a>(&'a Version, &'a str, i64, i64);
+
+impl std::fmt::Display for Files<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(version, txn, from, to) = self;
+        let is_theirs = |part: &lakeward_delta::FileSpan| {
+            txn.ends_with(&format!("-{}", part.partition)) && part.from.get() < *to && part.to.get() > *from
+        };
+        let holds = |add: &&lakeward_delta::Added| add.spans.iter().flatten().any(is_theirs);
+        let files: Vec<&str> = version.adds.iter().filter(holds).map(|add| add.path.as_str()).collect();
+        let shown = files.iter().take(FILES_SHOWN).copied().collect::<Vec<_>>().join(", ");
+        match files.len().saturating_sub(FILES_SHOWN) {
+            0 if files.is_empty() => f.write_str("no file"),
+            0 => f.write_str(&shown),
+            more => write!(f, "{shown} and {more} more"),
+        }
+    }
+}
+
 /// `app-0`, or `app-topic-0` where two topics share an app id.
 fn is_of(txn: &str, notes: &Notes, partition: u32) -> bool {
     let plain = format!("{}-{partition}", notes.app_id);
@@ -357,7 +376,7 @@ mod tests {
         let cases: Vec<(&str, Vec<Version>, bool, u64, u64, &str)> = vec![
             ("a chain", vec![ours(1, 0, 5), ours(2, 5, 9)], true, 0, 0, ""),
             ("a gap", vec![ours(1, 0, 5), ours(2, 7, 9)], false, 2, 0, "offsets 5 to 6 are in no commit"),
-            ("an overlap", vec![ours(1, 0, 5), ours(2, 3, 9)], false, 0, 2, "offsets 3 to 4 are in an earlier"),
+            ("an overlap", vec![ours(1, 0, 5), ours(2, 3, 9)], false, 0, 2, "offsets 3 to 4 are in an earlier commit as well; here in 2.parquet"),
             ("the same twice", vec![ours(1, 0, 5), ours(2, 0, 5)], false, 0, 5, "overlap"),
             ("an accepted gap", vec![ours(1, 0, 5), accepting(ours(2, 7, 9), 5, 7)], true, 2, 0, "told to"),
             ("restored, read again", vec![ours(1, 0, 5), ours(2, 5, 9), restore(3, 1), ours(4, 5, 9)], true, 0, 0, "RESTORE"),
