@@ -10,14 +10,15 @@
 # LAKEWARD_TEST_KAFKA=host:port   use a broker that runs already, in place of one of our own
 .PHONY: demo build test check lint torture perf-count bench venv kafka
 
+# --workspace: the same features, and so the same artefacts, as the tests.
 demo:
 	@dev/prerequisites.sh build
-	cargo build --locked -p lakeward
+	cargo build --locked --workspace --bin lakeward
 	target/debug/lakeward demo
 
 build:
 	@dev/prerequisites.sh build
-	cargo build --locked -p lakeward
+	cargo build --locked --workspace --bin lakeward
 
 check: test
 

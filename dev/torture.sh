@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export LAKEWARD_TORTURE=${LAKEWARD_TORTURE:-20}
-dev/with-kafka.sh cargo test --locked -p lakeward --test e2e -- --nocapture kills
+dev/with-kafka.sh cargo test --locked --workspace --test e2e -- --nocapture kills
 for fuzz in crates/*/fuzz/fuzz.sh; do
   [ -e "$fuzz" ] || { echo "no fuzz targets here" >&2; exit 1; }
   "$fuzz" "${LAKEWARD_FUZZ_SECONDS:-600}"
