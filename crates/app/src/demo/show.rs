@@ -73,11 +73,12 @@ fn cell(column: &arrow_array::ArrayRef, row: usize) -> String {
     column.as_primitive_opt::<Int64Type>().map_or_else(|| "?".to_owned(), |number| number.value(row).to_string())
 }
 
-/// What to try with one's own broker.
+/// What to try with one's own broker, by the name that this program was started by.
 pub fn next(folder: &Path) {
+    let lakeward = std::env::args().next().unwrap_or_else(|| "lakeward".to_owned());
     println!();
-    println!("Next, with your own broker:");
-    println!("  lakeward verify {}", folder.display());
-    println!("  lakeward ingest TOPIC ./my_table -k HOST:9092 --create -l 10");
-    println!("  lakeward status ./my_table -k HOST:9092");
+    println!("Look at it, then try your own broker:");
+    println!("  {lakeward} verify {}", folder.display());
+    println!("  {lakeward} ingest TOPIC ./my_table -k HOST:9092 --create -l 10");
+    println!("  {lakeward} status ./my_table -k HOST:9092");
 }
