@@ -29,8 +29,8 @@ impl Budget {
         Self::of(total)
     }
 
-    /// A sixth is left to code, metadata and the allocator; a commit's upload holds its files
-    /// besides what the stage holds, so the stage gets less than half.
+    /// What is not shared out is for code, metadata, the allocator, and the files of a commit under way, which are
+    /// held beside what the stage holds.
     fn of(total: u64) -> Self {
         Self {
             total_bytes: total,

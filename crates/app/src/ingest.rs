@@ -63,8 +63,13 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
             .map_err(|error| Failure::new(Exit::Config, error))?;
     }
     let Some((table, source)) = open(&plan, &session)? else { return Ok(()) };
-    let ends = if plan.args.ends_at_latest_offsets { Some(plan.wait_for(&session, || source.ends())?) } else { None };
-    let Some(ends) = flatten(ends) else { return Ok(()) };
+    let ends = match plan.args.ends_at_latest_offsets {
+        true => match plan.wait_for(&session, || source.ends())? {
+            Some(ends) => Some(ends),
+            None => return Ok(()),
+        },
+        false => None,
+    };
     let stage = Shards::start(&plan.stage_options(&session))
         .map_err(|error| Failure::new(Exit::TryAgain, format_args!("can't start a thread: {error}")))?;
 
@@ -73,15 +78,6 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
     let world = Os::new(session.signals.clone());
     let ended = drive(core, source, stage, table, world, Reporter::new(progress, ready), limits);
     ended.map(|_| ()).map_err(|stopped| Failure::stopped(&plan.args.topic, &name, &stopped))
-}
-
-/// `Some(None)`: nothing asked for. `None`: asked for, and stopped while waiting.
-#[expect(clippy::option_option, reason = "three outcomes: unasked, known, stopped while asking")]
-fn flatten(ends: Option<Option<Frontier>>) -> Option<Option<Frontier>> {
-    match ends {
-        None => Some(None),
-        Some(known) => known.map(Some),
-    }
 }
 
 impl Plan {
