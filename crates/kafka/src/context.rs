@@ -4,13 +4,19 @@
 //! let go. librdkafka allows that: with rebalance *events* (which `rdkafka` asks for) it waits in
 //! the states WAIT_ASSIGN_CALL and WAIT_UNASSIGN_CALL, heartbeats going on, until assign or unassign
 //! is called, from any thread.
+//!
+//! One exception: while the client closes, nobody is left to decide, and each rebalance is answered
+//! here, by one call and no more. Such a call is a question to librdkafka's own thread, and one that is
+//! on its way when that thread has left the group is thrown away unanswered (`rd_kafka_cgrp_op_serve`;
+//! librdkafka's issues 4041 and 4884): who asked waits for ever. While the group waits for our answer it
+//! can't be left; after it, it can at any moment.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError as Rdkafka, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
@@ -70,7 +76,12 @@ impl ClientContext for Context {
 impl ConsumerContext for Context {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, code: RDKafkaRespErr, list: &mut TopicPartitionList) {
         if self.closing.load(Ordering::SeqCst) {
-            let_go_of_everything(consumer);
+            // A client that closes takes any answer, to any question, for "I let go of everything".
+            if !consumer.closed()
+                && let Err(error) = consumer.unassign()
+            {
+                debug!("let go of all partitions: {error}");
+            }
             return;
         }
         let partitions: Vec<i32> = list.elements().iter().map(|e| e.partition()).collect();
@@ -84,21 +95,5 @@ impl ConsumerContext for Context {
         if let Err(error) = result {
             debug!("the group's offsets, which lag tools read, were not written: {error}");
         }
-    }
-}
-
-/// Answers whatever is asked, so that the client can close: an assignment that nobody started with
-/// nothing, a revocation with everything.
-pub(crate) fn let_go_of_everything(consumer: &BaseConsumer<Context>) {
-    let nothing = TopicPartitionList::new();
-    let answer = match consumer.rebalance_protocol() {
-        RebalanceProtocol::Cooperative => {
-            let held = consumer.assignment().unwrap_or_default();
-            consumer.incremental_assign(&nothing).and_then(|()| consumer.incremental_unassign(&held))
-        }
-        _ => consumer.assign(&nothing).and_then(|()| consumer.unassign()),
-    };
-    if let Err(error) = answer {
-        debug!("let go of all partitions: {error}");
     }
 }

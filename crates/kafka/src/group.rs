@@ -6,18 +6,23 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use lakeward_protocol::position::{Frontier, Offset, PartitionId};
 use rdkafka::consumer::{BaseConsumer, Consumer, RebalanceProtocol};
-use rdkafka::error::KafkaError as Rdkafka;
+use rdkafka::error::{KafkaError as Rdkafka, KafkaResult};
+use tracing::{debug, warn};
 
-use crate::context::{Context, Event, let_go_of_everything};
+use crate::context::{Context, Event};
 use crate::error::KafkaError;
 use crate::reader::list;
 
 /// The longest that moving a position may take before it is tried again.
 const SEEK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long leaving the group may take. It is a courtesy: without it the others wait for our session to run out.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// What the group asked back.
 struct Losing {
@@ -31,11 +36,13 @@ pub(crate) struct Group {
     /// What librdkafka fetches now.
     assigned: BTreeSet<PartitionId>,
     losing: Option<Losing>,
+    /// It gave us partitions and waits to hear where we start.
+    waits_for_start: bool,
 }
 
 impl Group {
     pub(crate) fn new(topic: String, consumer: Arc<BaseConsumer<Context>>) -> Self {
-        Self { topic, consumer, assigned: BTreeSet::new(), losing: None }
+        Self { topic, consumer, assigned: BTreeSet::new(), losing: None, waits_for_start: false }
     }
 
     /// What happened. Also what keeps us a member (`max.poll.interval.ms`).
@@ -53,18 +60,20 @@ impl Group {
 
     /// The group gives us these. An empty gift is answered at once, nobody will start it.
     pub(crate) fn gained(&mut self, partitions: &BTreeSet<PartitionId>) {
+        self.waits_for_start = !partitions.is_empty();
         if partitions.is_empty() {
-            let nothing = rdkafka::TopicPartitionList::new();
-            let _ = if self.is_cooperative() {
-                self.consumer.incremental_assign(&nothing)
-            } else {
-                self.consumer.assign(&nothing)
-            };
+            let _ = self.start_nothing();
         }
+    }
+
+    fn start_nothing(&self) -> KafkaResult<()> {
+        let nothing = rdkafka::TopicPartitionList::new();
+        if self.is_cooperative() { self.consumer.incremental_assign(&nothing) } else { self.consumer.assign(&nothing) }
     }
 
     /// The group asks for `partitions`, of which `ours` must be released first.
     pub(crate) fn losing(&mut self, partitions: &BTreeSet<PartitionId>, ours: &BTreeSet<PartitionId>) {
+        self.waits_for_start = false;
         self.losing = Some(Losing { all: partitions.clone(), unreleased: ours.clone() });
         if ours.is_empty() {
             let _ = self.let_go();
@@ -73,6 +82,7 @@ impl Group {
 
     /// Others have these already.
     pub(crate) fn lost(&mut self, partitions: &BTreeSet<PartitionId>) {
+        self.waits_for_start = false;
         self.losing = Some(Losing { all: partitions.clone(), unreleased: BTreeSet::new() });
         let _ = self.let_go();
     }
@@ -83,6 +93,7 @@ impl Group {
         let failed = |error: Rdkafka| unanswered(&topic, "start reading", &error);
         if !self.is_cooperative() {
             self.consumer.assign(&list(&self.topic, standing)).map_err(failed)?;
+            self.waits_for_start = false;
             self.assigned = standing.keys().copied().collect();
             return Ok(());
         }
@@ -92,6 +103,7 @@ impl Group {
         }
         if !anew.is_empty() {
             self.consumer.incremental_assign(&list(&self.topic, &anew)).map_err(failed)?;
+            self.waits_for_start = false;
             self.assigned.extend(anew.keys());
         }
         Ok(())
@@ -169,10 +181,22 @@ impl Group {
         Ok(())
     }
 
-    /// From now on the client answers for us: it is about to be closed.
-    pub(crate) fn close(&self) {
+    /// Answers what the group still waits for. What it asks from now on the context answers: the client is
+    /// about to be closed.
+    ///
+    /// Only what was asked is answered, and once: see [`Context`] for what becomes of an answer too many.
+    pub(crate) fn close(&mut self) {
         self.consumer.context().close();
-        let_go_of_everything(&self.consumer);
+        let answered = if self.losing.is_some() {
+            self.let_go().map_err(|error| error.to_string())
+        } else if self.waits_for_start {
+            self.start_nothing().map_err(|error| error.to_string())
+        } else {
+            Ok(())
+        };
+        if let Err(error) = answered {
+            debug!("answer the group before leaving it: {error}");
+        }
     }
 
     pub(crate) fn is_cooperative(&self) -> bool {
@@ -181,6 +205,25 @@ impl Group {
 
     fn list_of(&self, partitions: &BTreeSet<PartitionId>) -> rdkafka::TopicPartitionList {
         list(&self.topic, &partitions.iter().map(|p| (*p, Offset::ZERO)).collect())
+    }
+}
+
+/// Leaves the group, in a thread that is left behind when it takes too long: a broker that froze keeps the client
+/// waiting for a minute.
+pub(crate) fn leave(consumer: &Arc<BaseConsumer<Context>>, group: &str) {
+    let consumer = Arc::clone(consumer);
+    let (done, left) = sync_channel(1);
+    let leaving = std::thread::Builder::new().name("kafka-leave".to_owned()).spawn(move || {
+        if consumer.close_queue().is_ok() {
+            while !consumer.closed() {
+                consumer.poll(LEAVING / 100);
+            }
+        }
+        let _ = done.send(());
+    });
+    if leaving.is_ok() && left.recv_timeout(LEAVING) == Err(RecvTimeoutError::Timeout) {
+        let seconds = LEAVING.as_secs();
+        warn!("no answer for {seconds} s while leaving group {group}: its other members wait for our session's end");
     }
 }
 

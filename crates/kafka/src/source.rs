@@ -18,6 +18,7 @@ use tracing::debug;
 use crate::config::SourceConfig;
 use crate::context::Context;
 use crate::error::KafkaError;
+use crate::group::leave;
 use crate::handoff::{Command, Flow, Handoff, Order, Said};
 use crate::native::{IdentityQuery, Queue, c_name, cached_end};
 use crate::reader::{Reader, list};
@@ -439,6 +440,7 @@ impl Drop for Source {
             // It panicked: that was told already, and its locks are not used from here on.
             let _ = reader.join();
         }
+        leave(&self.consumer, &self.config.group);
     }
 }
 

@@ -582,6 +582,76 @@ fn leaves_whatever_the_group_still_waits_for() {
     }
 }
 
+/// A member that leaves while another joins: whatever the group asks at that moment, leaving comes to an end.
+#[test]
+fn leaves_while_others_join() {
+    const QUICK: (&str, &str) = ("heartbeat.interval.ms", "100");
+    let cooperative = vec![("partition.assignment.strategy", "cooperative-sticky"), QUICK];
+    for settings in [vec![QUICK], cooperative, vec![("group.protocol", "consumer")]] {
+        let config = config(&Broker::shared().topic("leave", 4), &settings);
+        let mut sink: Frontier = (0..4).map(|p| (PartitionId(p), Offset::ZERO)).collect();
+        let mut member = Member::new(Source::subscribe(config.clone()).expect("join"));
+        for round in 0..20_u64 {
+            let began = Instant::now();
+            while member.owned.len() < 4 {
+                assert!(began.elapsed() < PATIENCE, "{settings:?}, {round}: {:?} instead of all", member.owned);
+                member.poll_with(&mut sink);
+            }
+            let next = Member::new(Source::subscribe(config.clone()).expect("join"));
+            // Each round leaves at another moment of the rebalance, every other one with its questions unheard.
+            let until = Instant::now() + Duration::from_millis(15 * round);
+            while Instant::now() < until {
+                if round % 2 == 0 {
+                    member.poll_with(&mut sink);
+                } else {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            get_away(std::mem::replace(&mut member, next), &format!("{settings:?}, {round}"));
+        }
+    }
+    // Nor does what a drop waits for only for a while go on behind it.
+    let began = Instant::now();
+    while threads("kafka-leave") > 0 {
+        assert!(began.elapsed() < PATIENCE, "a client that never closes was left behind");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// How many threads of this process have that name.
+fn threads(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    tasks.filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)).count()
+}
+
+/// The group's coordinator says nothing any more, and owes an answer: whoever leaves does not wait for it.
+#[test]
+fn leaves_a_group_that_is_frozen() {
+    let broker = Broker::own(1);
+    let topic = broker.topic("frozen", 1);
+    topic.produce(numbered(0..10));
+    let mut member = Member::new(Source::subscribe(config(&topic, &[("socket.timeout.ms", "300000")])).expect("join"));
+    let mut sink = Frontier::from([(P0, Offset::ZERO)]);
+    let began = Instant::now();
+    while member.count() < 10 {
+        assert!(began.elapsed() < PATIENCE, "ten records");
+        member.poll_with(&mut sink);
+    }
+    broker.pause(1);
+    member.source.announce(&Frontier::from([(P0, offset(10))]));
+    get_away(member, "the broker is frozen");
+    broker.resume(1);
+}
+
+fn get_away(member: Member, when: &str) {
+    let (done, left) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(member);
+        let _ = done.send(());
+    });
+    assert!(left.recv_timeout(PATIENCE).is_ok(), "{when}: it never gets away");
+}
+
 #[test]
 fn k74_a_broker_that_dies_freezes_and_comes_back() {
     let broker = Broker::own(1);
