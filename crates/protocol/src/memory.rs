@@ -27,7 +27,10 @@ pub enum MemoryError {
     Outage(&'static str),
     /// A bad record, by the policy `stop`.
     #[error("the record at offset {offset} is bad; remove it, or choose to skip such records")]
-    BadRecord { offset: i64 },
+    BadRecord {
+        /// Its offset in its partition.
+        offset: i64,
+    },
 }
 
 impl Fault for MemoryError {

@@ -67,9 +67,23 @@ pub enum Input {
     /// The next records of one partition.
     Records(Records),
     /// The partition has no record between where we stand and `end`, its end as of now.
-    Reached { partition: PartitionId, end: Offset },
+    Reached {
+        /// Which partition.
+        partition: PartitionId,
+        /// One past the last offset that can be read now.
+        end: Offset,
+    },
     /// P9: we stand at `at`, and the log starts at `oldest`, above it, or ends at `end`, below it.
-    Gone { partition: PartitionId, at: Offset, oldest: Offset, end: Offset },
+    Gone {
+        /// Which partition.
+        partition: PartitionId,
+        /// The next offset that we want.
+        at: Offset,
+        /// The oldest offset that is kept.
+        oldest: Offset,
+        /// One past the newest.
+        end: Offset,
+    },
 }
 
 /// The first offset that is kept and the one after the last.
@@ -187,12 +201,31 @@ pub enum Breach {
     /// restored version covers, for the partitions asked for that are affected; [`Offset::ZERO`]
     /// where it covers nothing. A partition is affected until a commit later than the restore
     /// carries a [`Gap`] of it.
-    Restored { at: TableVersion, to: TableVersion, frontier: Frontier },
+    Restored {
+        /// The version that is the restore.
+        at: TableVersion,
+        /// The older version that it brought back.
+        to: TableVersion,
+        /// What that one covers of each affected partition: the first offset whose rows are gone.
+        frontier: Frontier,
+    },
     /// Another table lies where ours was when this log was opened.
-    Recreated { was: String, is: String },
+    Recreated {
+        /// The table's id when the log was opened.
+        was: String,
+        /// The id of the one that lies there now.
+        is: String,
+    },
     /// The stored frontier of these partitions, of those asked for, belongs to another topic of
     /// this name (it was deleted and made again). Over for a partition once we committed it.
-    OtherTopic { was: String, is: String, partitions: BTreeSet<PartitionId> },
+    OtherTopic {
+        /// Id of the topic that the frontier is about.
+        was: String,
+        /// Id of the topic that is read now.
+        is: String,
+        /// The partitions with such a frontier.
+        partitions: BTreeSet<PartitionId>,
+    },
 }
 
 impl Breach {

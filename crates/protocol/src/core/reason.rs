@@ -15,21 +15,48 @@ pub enum Reason {
          pass --on-gap=skip to go on at {oldest} without them",
         oldest.last()
     )]
-    Expired { partition: PartitionId, at: Offset, oldest: Offset, end: Offset },
+    Expired {
+        /// Which partition.
+        partition: PartitionId,
+        /// The first offset that is missing.
+        at: Offset,
+        /// The oldest offset that is kept.
+        oldest: Offset,
+        /// One past the newest.
+        end: Offset,
+    },
 
     /// The log ends below what was read of it.
     #[error(
         "partition {partition}: the topic ends at {end}, but everything below {at} was read of it already: it was \
          truncated or made again; pass --on-gap=skip to go on at its oldest record, {oldest}"
     )]
-    Truncated { partition: PartitionId, at: Offset, oldest: Offset, end: Offset },
+    Truncated {
+        /// Which partition.
+        partition: PartitionId,
+        /// One past the last offset that was read.
+        at: Offset,
+        /// The oldest offset that is kept.
+        oldest: Offset,
+        /// One past the newest, below `at`.
+        end: Offset,
+    },
 
     /// The user's start is not in the log.
     #[error(
         "partition {partition}: asked to start at offset {at}, but the topic holds {oldest} to {end} (exclusive); \
          correct --seek_offsets, or pass --on-gap=skip to start at the nearest offset there is"
     )]
-    SeekOutside { partition: PartitionId, at: Offset, oldest: Offset, end: Offset },
+    SeekOutside {
+        /// Which partition.
+        partition: PartitionId,
+        /// The first offset that the user wants.
+        at: Offset,
+        /// The oldest offset that is kept.
+        oldest: Offset,
+        /// One past the newest.
+        end: Offset,
+    },
 
     /// The user's start lies above the stored frontier.
     #[error(
@@ -38,7 +65,14 @@ pub enum Reason {
          --seek_offsets to go on at {stored}, or use another --app_id",
         stored.last(), seek.last()
     )]
-    SeekAhead { partition: PartitionId, stored: Offset, seek: Offset },
+    SeekAhead {
+        /// Which partition.
+        partition: PartitionId,
+        /// The sink's frontier.
+        stored: Offset,
+        /// The first offset that the user wants, above it.
+        seek: Offset,
+    },
 
     /// The sink's frontier went back, or vanished, while we ran.
     #[error(
@@ -46,14 +80,26 @@ pub enum Reason {
          log was rewound; pass --on-restore=replay to read again from there, --on-restore=accept to go on at {known}",
         known.last(), Stored(*stored)
     )]
-    Rewound { partition: PartitionId, known: Offset, stored: Option<Offset> },
+    Rewound {
+        /// Which partition.
+        partition: PartitionId,
+        /// The frontier that we committed or loaded before.
+        known: Offset,
+        /// The frontier now; `None` where there is none any more.
+        stored: Option<Offset>,
+    },
 
     /// The sink's log ends below a version that we have seen.
     #[error(
         "the table's newest version is {version}, but version {seen} was there before: its log was rewound. Check \
          what happened to it; a start after that goes on from what the table says then"
     )]
-    RewoundLog { version: TableVersion, seen: TableVersion },
+    RewoundLog {
+        /// The newest version now.
+        version: TableVersion,
+        /// The newest that we saw, above it.
+        seen: TableVersion,
+    },
 
     /// The data was restored to an older version, our frontier was not.
     #[error(
@@ -61,21 +107,38 @@ pub enum Reason {
          offsets say otherwise; pass --on-restore=replay to read them again, --on-restore=accept to go on without them",
         Places(.partitions)
     )]
-    Restored { at: TableVersion, to: TableVersion, partitions: Vec<(PartitionId, Offset)> },
+    Restored {
+        /// The version that is the restore.
+        at: TableVersion,
+        /// The older version that it brought back.
+        to: TableVersion,
+        /// The partitions whose rows are gone, each with the first offset that is.
+        partitions: Vec<(PartitionId, Offset)>,
+    },
 
     /// Another table.
     #[error(
         "the table was dropped and made again (its id was {was}, now it is {is}): nothing that was written is in it. \
          Start again to fill the new one, from where it says or from the topic's beginning"
     )]
-    Recreated { was: String, is: String },
+    Recreated {
+        /// The id that we knew.
+        was: String,
+        /// The id of the one that lies there now.
+        is: String,
+    },
 
     /// Another topic.
     #[error(
         "the topic was deleted and made again (its id was {was}, now it is {is}): the table's last consumed offsets \
          are about the old one; pass --on-gap=skip to take the new one from its oldest record"
     )]
-    OtherTopic { was: String, is: String },
+    OtherTopic {
+        /// Id of the topic that the frontier is about.
+        was: String,
+        /// Id of the topic that is read now.
+        is: String,
+    },
 }
 
 impl Reason {
@@ -94,15 +157,32 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
     /// P8: somebody committed further than we knew.
-    Fenced { partition: PartitionId, expect: Option<Offset>, stored: Offset },
+    Fenced {
+        /// Which partition.
+        partition: PartitionId,
+        /// The frontier that we hold data for; `None`: there was none.
+        expect: Option<Offset>,
+        /// The frontier now, above it.
+        stored: Offset,
+    },
     /// P9: the sink says less than we committed.
-    Rewound { partition: PartitionId, expect: Offset, stored: Option<Offset> },
+    Rewound {
+        /// Which partition.
+        partition: PartitionId,
+        /// The frontier that we hold data for.
+        expect: Offset,
+        /// The frontier now; `None` where there is none any more.
+        stored: Option<Offset>,
+    },
     /// P9: the sink, or the topic, is not what it was.
     Breached(Breach),
     /// The data was made for another shape.
     Reshaped,
     /// A partition that it has data of is not ours any more.
-    Lost { partition: PartitionId },
+    Lost {
+        /// Which partition.
+        partition: PartitionId,
+    },
 }
 
 impl fmt::Display for Why {

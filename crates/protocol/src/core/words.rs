@@ -12,15 +12,29 @@ use crate::position::{CommitId, Frontier, Offset, PartitionId, SinkId, TableVers
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Read the sink's newest version.
-    Load { sink: SinkId, partitions: BTreeSet<PartitionId> },
+    Load {
+        /// Which sink.
+        sink: SinkId,
+        /// The partitions whose frontier is asked for.
+        partitions: BTreeSet<PartitionId>,
+    },
     /// Make the stage ready for the sink's layout as of the last load. It holds nothing.
-    Open { sink: SinkId },
+    Open {
+        /// Whose layout it is.
+        sink: SinkId,
+    },
     /// Ask the input what it holds of a partition.
-    Ask { partition: PartitionId },
+    Ask {
+        /// Which partition.
+        partition: PartitionId,
+    },
     /// Think up a name for a commit of frontiers alone.
     Name,
     /// Begin to deliver from these positions.
-    Start { positions: Frontier },
+    Start {
+        /// The first offset wanted of each partition.
+        positions: Frontier,
+    },
     /// Take in what the input says, and tell when it is time to commit.
     Read,
     /// Close what the stage holds into a batch, and think up its name.
@@ -28,13 +42,29 @@ pub enum Action {
     /// Put a version. The batch goes with it if one is sealed.
     Put(Permit),
     /// Look for our own commit.
-    Find { sink: SinkId, commit: CommitId, from: TableVersion },
+    Find {
+        /// Which sink.
+        sink: SinkId,
+        /// The name that it was put under.
+        commit: CommitId,
+        /// The first version that it can be.
+        from: TableVersion,
+    },
     /// Tell lag tools.
-    Announce { frontier: Frontier },
+    Announce {
+        /// What is committed: for each partition the first offset that is not.
+        frontier: Frontier,
+    },
     /// Keep the sink's house.
-    Tend { sink: SinkId },
+    Tend {
+        /// Which sink.
+        sink: SinkId,
+    },
     /// Let go of partitions.
-    Release { partitions: BTreeSet<PartitionId> },
+    Release {
+        /// Those asked back; at the end all that are held.
+        partitions: BTreeSet<PartitionId>,
+    },
     /// Forget everything held, and the sealed batch.
     Discard(Why),
     /// All is done.
@@ -64,11 +94,30 @@ pub enum Event {
     /// Partitions are gone.
     Lost(BTreeSet<PartitionId>),
     /// Records that [`Core::admit`](super::Core::admit) let in are in the stage.
-    Taken { partition: PartitionId, from: Offset, to: Offset },
+    Taken {
+        /// Which partition.
+        partition: PartitionId,
+        /// Where they begin: where the last ones of the partition ended.
+        from: Offset,
+        /// One past the last offset that they cover.
+        to: Offset,
+    },
     /// No record of the partition is left below `end`.
-    Reached { partition: PartitionId, end: Offset },
+    Reached {
+        /// Which partition.
+        partition: PartitionId,
+        /// One past the last offset that can be read now.
+        end: Offset,
+    },
     /// P9: the input does not hold what it was told to begin with.
-    Gone { partition: PartitionId, at: Offset, bounds: Bounds },
+    Gone {
+        /// Which partition.
+        partition: PartitionId,
+        /// The next offset that was wanted.
+        at: Offset,
+        /// What the input holds instead.
+        bounds: Bounds,
+    },
     /// What is held is to be committed now: for latency, size, or memory.
     Due,
     /// Somebody asks us to end.
@@ -78,7 +127,12 @@ pub enum Event {
     /// The stage is ready.
     Opened,
     /// What the input holds.
-    Bounds { partition: PartitionId, bounds: Bounds },
+    Bounds {
+        /// Which partition.
+        partition: PartitionId,
+        /// What it holds now.
+        bounds: Bounds,
+    },
     /// A name for a commit of frontiers alone.
     Named(CommitId),
     /// The input delivers.

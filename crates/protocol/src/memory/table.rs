@@ -38,8 +38,11 @@ struct Version {
 /// What a call asks of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
+    /// [`OutputLog::load`].
     Load,
+    /// [`OutputLog::put`].
     Put,
+    /// [`OutputLog::find`].
     Find,
 }
 
