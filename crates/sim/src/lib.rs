@@ -11,7 +11,9 @@
 mod chaos;
 mod run;
 mod site;
+mod store;
 
 pub use chaos::{Chaos, Coverage};
 pub use run::{Plan, Report, run};
 pub use site::{MemorySite, Site};
+pub use store::{Call, FaultyStore, Late};

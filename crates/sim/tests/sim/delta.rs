@@ -13,19 +13,17 @@ use lakeward_delta::{
     Batch, Checkpoints, Created, FileSpan, Layout, NewTable, Table, TableOptions, TableSchema, Tally, Topic as TopicOf,
     create_on,
 };
-use lakeward_protocol::memory::Topic;
+use lakeward_protocol::memory::{Operation, Topic};
 use lakeward_protocol::ports::Stage;
 use lakeward_protocol::position::{Frontier, Offset, PartitionId, TableVersion};
 use lakeward_protocol::records::Records;
-use lakeward_sim::{Chaos, Site};
+use lakeward_sim::{Call, Chaos, FaultyStore, Late, Site};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-
-use crate::store::{Faulty, Late};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads")
@@ -147,7 +145,9 @@ impl Site for DeltaSite {
     type Output = Table;
 
     fn open(&self, chaos: &Chaos) -> (PlaceStage, Table) {
-        let store = Faulty { inner: Arc::clone(&self.store), chaos: chaos.clone(), late: Arc::clone(&self.late) };
+        let fates = chaos.clone();
+        let fate = move |call| fates.fate(if call == Call::Commit { Operation::Put } else { Operation::Load });
+        let store = FaultyStore::with_late(Arc::clone(&self.store), fate, self.late.clone());
         let options = TableOptions {
             app_id: "app".into(),
             topic: Some(TopicOf { name: "topic".into(), id: Some([7; 16]) }),
@@ -177,8 +177,7 @@ impl Site for DeltaSite {
     }
 
     fn deliver_late(&self) -> bool {
-        let Some((path, payload)) = self.late.lock().expect("no panic holds it").pop() else { return false };
-        RUNTIME.block_on(self.store.put_opts(&path, payload, PutMode::Create.into())).is_ok()
+        RUNTIME.block_on(self.late.land(&self.store))
     }
 
     fn version(&self) -> TableVersion {

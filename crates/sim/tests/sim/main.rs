@@ -4,7 +4,6 @@
 #![expect(clippy::disallowed_methods, reason = "SIM_SEEDS replays seeds")]
 
 mod delta;
-mod store;
 
 use lakeward_sim::{Coverage, MemorySite, Plan, Report, run};
 
