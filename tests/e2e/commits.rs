@@ -346,6 +346,58 @@ fn k83_two_racing_creators_end_with_one_table() {
     std::fs::remove_file(schema_file).expect("remove the schema");
 }
 
+/// What was asked for is told where it is not what is there; the table stays as it is, and is written to.
+#[test]
+fn k83_create_warns_where_the_table_is_another_and_changes_nothing() {
+    let topic = topic(1);
+    topic.produce(ids(0..3, 1));
+    let kept = [("id", "long"), ("date", "string")];
+    #[rustfmt::skip] // columns: columns of --schema (none: not given), --partition-by, what the warning says (none: no warning)
+    let cases: [(Option<&[(&str, &str)]>, &str, Option<&str>); 7] = [
+        (Some(&kept),                               "date", None),
+        (None,                                      "date", None),
+        (None,                                      "",     None),
+        (Some(&[("id", "string"), kept[1]]),        "date", Some("its column id long is not id string")),
+        (Some(&[kept[0], kept[1], ("n", "long")]),  "date", Some("it has no column n long")),
+        (Some(&kept),                               "",     Some("it is partitioned by [\"date\"], not by []")),
+        (None,                                      "id",   Some("it is partitioned by [\"date\"], not by [\"id\"]")),
+    ];
+    for (columns, partition_by, warning) in cases {
+        let table = Table::new(&kept, &["date"]);
+        let before = table.commits();
+        let file = table.path.with_extension("schema.json");
+        let path = file.display().to_string();
+        let mut options = vec!["--create"];
+        if let Some(columns) = columns {
+            std::fs::write(&file, schema(columns).to_string()).expect("write a schema");
+            options.extend(["--schema", &path]);
+        }
+        if !partition_by.is_empty() {
+            options.extend(["--partition-by", partition_by]);
+        }
+        let ended = Ingest::new(&topic, &table).with(&options).run_to_end();
+        let warned = ended.log.lines().find(|line| line.contains("WARN") && line.contains("was there already"));
+        let case = format!("{columns:?} {partition_by:?}:\n{}", ended.log);
+        assert_eq!(warned.is_some(), warning.is_some(), "{case}");
+        assert!(warning.is_none_or(|text| warned.is_some_and(|line| line.contains(text))), "{case}");
+        assert_eq!(table.commits()[&0], before[&0], "{case}");
+        assert_eq!((table.actions("metaData").len(), table.actions("protocol").len()), (1, 1), "{case}");
+        assert_eq!(table.ids(), range(0, 3), "{case}");
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+/// A schema that can't be read is told at once, whether it is needed or not.
+#[test]
+fn k83_a_schema_file_that_is_none_stops_before_anything() {
+    let (topic, table) = (topic(1), Table::t());
+    let missing = table.path.with_extension("none.json").display().to_string();
+    let ended = Ingest::new(&topic, &table).with(&["--create", "--schema", &missing, "-e"]).run();
+    assert_eq!(ended.code, Some(78), "{}", ended.log);
+    assert!(ended.log.contains(&format!("--schema {missing}")), "{}", ended.log);
+    assert_eq!(table.version(), Some(0));
+}
+
 #[test]
 fn k83_create_from_the_first_messages() {
     let (topic, table) = (topic(1), Table::absent());

@@ -1,4 +1,4 @@
-//! `--create`: makes the table from `--schema`, or from the topic's first messages.
+//! `--create`: makes the table from `--schema`, or from the topic's first messages; leaves one that is there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,11 +7,12 @@ use std::time::Duration;
 use arrow_schema::{Field, FieldRef, Schema};
 use lakeward_delta::{Created, NewTable, Table, TableSchema, create};
 use lakeward_kafka::Source;
-use lakeward_protocol::ports::{Exit, Fault, Input, InputLog, Verdict};
+use lakeward_protocol::ports::{Exit, Fault, Input, InputLog, OutputLog, Verdict};
 use lakeward_protocol::position::Frontier;
 
 use crate::failure::Failure;
-use crate::ingest::{Plan, Session};
+use crate::plan::Plan;
+use crate::session::Session;
 
 /// Messages that a schema is inferred from, at most.
 const SAMPLES: usize = 1000;
@@ -30,25 +31,43 @@ pub fn ensure(plan: &Plan, session: &Session) -> Result<Option<()>, Failure> {
         Err(error) if error.verdict() == Verdict::Retry => tracing::warn!("{error}"),
         Err(error) => return Err(Failure::port(&error)),
     }
-    let schema = match &plan.args.schema {
-        Some(file) => {
-            let text = std::fs::read_to_string(file)
-                .map_err(|error| Failure::new(Exit::Config, format_args!("--schema {}: {error}", file.display())))?;
-            TableSchema::parse(&file.display().to_string(), &text).map_err(|error| Failure::port(&error))?
-        }
+    let schema = match &plan.schema {
+        Some(schema) => schema.clone(),
         None => match inferred(plan, session)? {
             Some(schema) => schema,
             None => return Ok(None),
         },
     };
     let table = NewTable { schema, partition_columns: plan.args.partition_by.clone(), properties: BTreeMap::new() };
-    let created = plan.wait_for(session, || create(&plan.args.table, &table, session.runtime.handle()))?;
+    let created = session.wait_for(|| create(&plan.args.table, &table, session.runtime.handle()))?;
     match created {
         Some(Created::New) => tracing::info!("made table {} with schema {}", plan.args.table, table.schema.to_json()),
         Some(Created::Existed) => tracing::info!("table {} was made by somebody else meanwhile", plan.args.table),
         None => return Ok(None),
     }
     Ok(Some(()))
+}
+
+/// Warns where the table is another than the options ask for. It stays as it is: they are for new tables.
+pub fn compare(plan: &Plan, table: &Table) {
+    let Some(asked) = asked(plan, table) else { return };
+    if let Some(difference) = table.difference(&asked) {
+        tracing::warn!(
+            "table {} was there already and stays as it is, but {difference}: --schema and --partition-by only shape \
+             new tables; give them as the table is, or name another table",
+            table.name()
+        );
+    }
+}
+
+/// What the options say of the table, as it is itself where they say nothing. `None` where they don't at all.
+fn asked(plan: &Plan, table: &Table) -> Option<NewTable> {
+    let schema = match &plan.schema {
+        Some(schema) => schema.clone(),
+        None if plan.args.partition_by.is_empty() => return None,
+        None => TableSchema::from_arrow(table.layout().schema()).ok()?,
+    };
+    Some(NewTable { schema, partition_columns: plan.args.partition_by.clone(), properties: BTreeMap::new() })
 }
 
 /// The schema of the topic's first messages, and columns for the transforms that have none.
@@ -68,7 +87,7 @@ fn inferred(plan: &Plan, session: &Session) -> Result<Option<TableSchema>, Failu
 fn samples(plan: &Plan, session: &Session) -> Result<Option<Vec<Vec<u8>>>, Failure> {
     let failed = |error: lakeward_kafka::KafkaError| Failure::port(&error);
     let asking = Source::assign(plan.source.clone(), std::collections::BTreeSet::new()).map_err(failed)?;
-    let Some(partitions) = plan.wait_for(session, || asking.partitions())? else { return Ok(None) };
+    let Some(partitions) = session.wait_for(|| asking.partitions())? else { return Ok(None) };
     let mut source = Source::assign(plan.source.clone(), partitions.clone()).map_err(failed)?;
     let mut oldest = Frontier::new();
     for partition in partitions {

@@ -10,8 +10,8 @@ use lakeward_protocol::ports::Exit;
 
 use crate::cli::DemoArgs;
 use crate::failure::Failure;
-use crate::ingest::Session;
 use crate::report::grouped;
+use crate::session::Session;
 use crate::verify;
 use broker::Broker;
 use progress::Progress;

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::cli::{Output, StatusArgs};
 use crate::failure::Failure;
-use crate::ingest::Session;
 use crate::report::{grouped, table};
+use crate::session::Session;
 use crate::verify::follow;
 
 /// One partition's line.

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::cli::{Output, VerifyArgs};
 use crate::failure::Failure;
-use crate::ingest::Session;
 use crate::report::{grouped, table};
+use crate::session::Session;
 use chain::{Chains, Kind};
 
 pub mod chain;

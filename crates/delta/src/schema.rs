@@ -190,6 +190,16 @@ fn decimal_from(name: &str) -> Option<(u8, i8)> {
     fits.then_some((precision, scale))
 }
 
+/// A column in Delta's words: `id long NOT NULL`.
+pub(crate) fn column_text(field: &Field) -> String {
+    let kind = match type_to_json(field.data_type(), field.name()) {
+        Ok(Value::String(name)) => name,
+        Ok(nested) => nested.to_string(),
+        Err(_) => field.data_type().to_string(),
+    };
+    format!("{} {kind}{}", field.name(), if field.is_nullable() { "" } else { " NOT NULL" })
+}
+
 fn struct_to_json(fields: &Fields, path: &str) -> Result<Value, Wrong> {
     let fields = fields.iter().map(|field| {
         let kind = type_to_json(field.data_type(), &below(path, field.name()))?;

@@ -29,6 +29,7 @@ use crate::kernel::{Configuration, Kernel};
 use crate::known::Known;
 use crate::layout::{Batch, Layout};
 use crate::log::{self, Identity, Listing};
+use crate::schema::column_text;
 use crate::store::Place;
 
 /// The topic that a table is written from.
@@ -151,12 +152,11 @@ impl Table {
             ));
         }
         let (is, wanted) = (layout.schema().fields(), wanted.schema.arrow().fields());
-        let pair = is.iter().zip(wanted).find(|(is, wanted)| is != wanted);
-        match pair {
-            Some((is, wanted)) => Some(format!("its column {is} is not the {wanted} that was asked for")),
-            None if is.len() != wanted.len() => Some(format!("it has {} columns, not {}", is.len(), wanted.len())),
-            None => None,
+        if let Some((is, wanted)) = is.iter().zip(wanted).find(|(is, wanted)| is != wanted) {
+            return Some(format!("its column {} is not {}", column_text(is), column_text(wanted)));
         }
+        let more = is.get(wanted.len()).map(|more| format!("it has the column {} as well", column_text(more)));
+        more.or_else(|| wanted.get(is.len()).map(|lacking| format!("it has no column {}", column_text(lacking))))
     }
 
     /// Waits for housekeeping that is under way, a while. Dropping the table does it, too.

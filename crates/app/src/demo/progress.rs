@@ -7,8 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lakeward_delta::History;
 use lakeward_protocol::position::PartitionId;
 
-use crate::ingest::Session;
 use crate::report::grouped;
+use crate::session::Session;
 
 /// One phase's bar.
 pub struct Progress {

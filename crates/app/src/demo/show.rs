@@ -9,8 +9,8 @@ use lakeward_delta::scan::Scan;
 use lakeward_protocol::ports::Exit;
 
 use crate::failure::Failure;
-use crate::ingest::Session;
 use crate::report::{grouped, table};
+use crate::session::Session;
 use crate::verify::{self, chain::Chains};
 
 use super::Run;

@@ -182,8 +182,20 @@ fn tables_are_created_as_asked_or_not_at_all() {
     assert_eq!(opened.layout().partition_columns(), ["day"]);
     assert_eq!(opened.layout().schema(), good.schema.arrow());
     assert_eq!(opened.difference(&good), None);
-    assert!(opened.difference(&table(&[], &[])).unwrap().contains("day"));
-    assert!(opened.difference(&NewTable { partition_columns: vec!["day".to_owned()], ..new_table(&[]) }).is_some());
+    #[rustfmt::skip] // columns: schema of another table, how ours differs from it
+    let others = [
+        (every.replace("decimal(10,2)", "long"),       "its column amount decimal(10,2) NOT NULL is not amount long NOT NULL"),
+        (every.replace(r#""nullable":false"#, r#""nullable":true"#), "its column amount decimal(10,2) NOT NULL is not amount decimal(10,2)"),
+        (every.replace("}]}", r#"},{"name":"x","type":{"type":"array","elementType":"long","containsNull":true}}]}"#), "it has no column x {"),
+        (every.replace(r#","nullable":false,"metadata":{"comment":"in euros"}"#, r#","nullable":false"#), ""),
+        (r#"{"type":"struct","fields":[{"name":"ts","type":"timestamp_ntz"},{"name":"day","type":"date"}]}"#.to_owned(), "it has the column amount decimal(10,2) NOT NULL as well"),
+    ];
+    for (schema, expected) in others {
+        let schema = TableSchema::parse("other.json", &schema).unwrap();
+        let difference = opened.difference(&NewTable { schema, ..good.clone() }).unwrap_or_default();
+        assert!(difference.starts_with(expected) && difference.is_empty() == expected.is_empty(), "{difference}");
+    }
+    assert_eq!(opened.difference(&table(&[], &[])).unwrap(), r#"it is partitioned by ["day"], not by []"#);
     #[rustfmt::skip] // columns: table, what the refusal names
     let cases = [
         (table(&["nope"], &[]),                                       "nope"),

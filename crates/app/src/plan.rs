@@ -1,0 +1,158 @@
+//! The command line of `ingest` as what each room is told.
+
+use std::path::Path;
+
+use lakeward_decode::Transforms;
+use lakeward_delta::{Checkpoints, TableOptions, TableSchema, Topic};
+use lakeward_kafka::{SourceConfig, TopicIdentity};
+use lakeward_protocol::core::{self, Beginning, Policies};
+use lakeward_protocol::drive::Limits;
+use lakeward_protocol::ports::Exit;
+use lakeward_protocol::position::{Frontier, Offset, PartitionId};
+
+use crate::budget::Budget;
+use crate::cli::{IngestArgs, OnBadRecord, OnGap, OnRestore, Reset};
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::stage::StageOptions;
+
+/// What the options come to, before anything is asked or opened.
+pub struct Plan {
+    /// The options.
+    pub args: IngestArgs,
+    /// Columns made by expressions.
+    pub transforms: Transforms,
+    seek: Frontier,
+    /// Who gets how much memory.
+    pub budget: Budget,
+    /// How to reach the topic.
+    pub source: SourceConfig,
+    /// What `--schema` holds.
+    pub schema: Option<TableSchema>,
+}
+
+impl Plan {
+    /// Reads what the options say, and the file that `--schema` names.
+    ///
+    /// # Errors
+    /// Options that make no sense; a file that can't be read, or holds no schema.
+    pub fn new(args: IngestArgs) -> Result<Self, Failure> {
+        let transforms = Transforms::parse(&args.transforms).map_err(Failure::usage)?;
+        let seek = args.seek_offsets.as_deref().map_or(Ok(Frontier::new()), seek_offsets).map_err(Failure::usage)?;
+        let budget = Budget::new(args.memory_mb);
+        let mut source = SourceConfig::new(&args.kafka.kafka, &args.kafka.consumer_group, &args.topic);
+        source.settings.clone_from(&args.kafka.kafka_settings);
+        source.memory_bytes = usize::try_from(budget.fetch_bytes + budget.arena_bytes).unwrap_or(usize::MAX);
+        let schema = args.schema.as_deref().map(schema_file).transpose()?;
+        Ok(Self { args, transforms, seek, budget, source, schema })
+    }
+
+    /// How the table is opened, for a topic as far as it is known.
+    #[must_use]
+    pub fn table_options(&self, session: &Session, topic: Option<TopicIdentity>) -> TableOptions {
+        TableOptions {
+            app_id: self.args.app_id.clone(),
+            topic: topic.map(|topic| Topic { name: topic.name, id: topic.id }),
+            checkpoints: if self.args.checkpoints { Checkpoints::Every(10) } else { Checkpoints::AsTheTableSays },
+            runtime: session.runtime.handle().clone(),
+        }
+    }
+
+    /// How records become files.
+    #[must_use]
+    pub fn stage_options(&self, session: &Session) -> StageOptions {
+        let most_bytes = usize::try_from(self.budget.stage_bytes).unwrap_or(usize::MAX);
+        let workers = usize::from(self.args.workers);
+        let mut writer = self.args.writer_options();
+        writer.memory_bytes = most_bytes / workers;
+        StageOptions {
+            topic: self.args.topic.clone(),
+            transforms: self.transforms.clone(),
+            writer,
+            stop_at_bad: self.args.on_bad_record == OnBadRecord::Stop,
+            workers,
+            most_bytes,
+            runtime: session.runtime.handle().clone(),
+        }
+    }
+
+    /// What is decided where input or output is gone, and where reading begins and ends.
+    #[must_use]
+    pub fn policies(&self, ends: Option<Frontier>) -> Policies {
+        Policies {
+            on_gap: match self.args.on_gap {
+                OnGap::Stop => core::OnGap::Stop,
+                OnGap::Skip => core::OnGap::Skip,
+            },
+            on_restore: match self.args.on_restore {
+                OnRestore::Stop => core::OnRestore::Stop,
+                OnRestore::Replay => core::OnRestore::Replay,
+                OnRestore::Accept => core::OnRestore::Accept,
+            },
+            beginning: match self.args.auto_offset_reset {
+                Reset::Earliest => Beginning::Earliest,
+                Reset::Latest => Beginning::Latest,
+            },
+            seek: self.seek.clone(),
+            ends,
+        }
+    }
+
+    /// When a commit is due.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits {
+            latency_ms: self.args.allowed_latency * 1000,
+            batch_messages: self.args.max_messages_per_batch as usize,
+            file_bytes: usize::try_from(self.args.min_bytes_per_file).unwrap_or(usize::MAX),
+            ..Limits::default()
+        }
+    }
+}
+
+fn schema_file(path: &Path) -> Result<TableSchema, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(Exit::Config, format_args!("--schema {}: {error}", path.display())))?;
+    TableSchema::parse(&path.display().to_string(), &text).map_err(|error| Failure::port(&error))
+}
+
+/// `{"0":123}`: 123 is the last offset *not* wanted, so the frontier is the one after it.
+fn seek_offsets(text: &str) -> Result<Frontier, String> {
+    let wrong = |what: String| {
+        format!(
+            "--seek_offsets {text}: {what}; want JSON such as {{\"0\":123,\"1\":45}}: partition and last consumed offset"
+        )
+    };
+    let map: std::collections::BTreeMap<String, i64> =
+        serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    map.into_iter()
+        .map(|(partition, last)| {
+            let id = partition.parse().map_err(|_| wrong(format!("'{partition}' is no partition number")))?;
+            let offset = Offset::after(last).map_err(|_| wrong(format!("{last} is no offset")))?;
+            Ok((PartitionId(id), offset))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seek_offsets_are_last_consumed_ones() {
+        let parsed = seek_offsets(r#"{"0":3,"12":-1}"#).unwrap();
+        assert_eq!(
+            parsed,
+            Frontier::from([(PartitionId(0), Offset::new(4).unwrap()), (PartitionId(12), Offset::ZERO)])
+        );
+        for (text, what) in [
+            (r#"{"a":1}"#, "'a' is no partition number"),
+            (r#"{"0":-2}"#, "-2 is no offset"),
+            (r#"{"0":"x"}"#, "invalid type"),
+            ("nonsense", "expected"),
+        ] {
+            let error = seek_offsets(text).unwrap_err();
+            assert!(error.contains(what) && error.contains("--seek_offsets"), "{error}");
+        }
+    }
+}
