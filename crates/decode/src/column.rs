@@ -5,6 +5,7 @@
 
 use crate::error::{BadKind, Fail, Refused};
 use crate::key::Keys;
+use crate::simd::append;
 
 /// One column, or one part of one.
 #[derive(Debug)]
@@ -101,6 +102,15 @@ impl Text {
         self.text.push_str(value);
         self.ends.push(end);
         Ok(())
+    }
+
+    /// Appends `values`, of which there are `count`, of `bytes` in all.
+    ///
+    /// # Panics
+    /// When that is not so, or the column would pass 2 GiB.
+    #[inline]
+    pub(crate) fn extend<'a>(&mut self, count: usize, bytes: usize, values: impl Iterator<Item = &'a str>) {
+        append(&mut self.text, &mut self.ends, count, bytes, values);
     }
 
     fn push_empty(&mut self) {
@@ -266,6 +276,33 @@ impl Column {
         }
     }
 
+    /// Appends so many nulls, or slots inside of null structs.
+    pub(crate) fn push_nulls(&mut self, rows: usize) {
+        let at = |row: usize| u32::try_from(row).expect("fewer rows than messages");
+        let first = self.len();
+        if self.nullable {
+            self.nulls.extend(at(first)..at(first + rows));
+        }
+        match &mut self.data {
+            Data::Boolean(values) => values.resize(first + rows, false),
+            Data::Byte(values) => values.resize(first + rows, 0),
+            Data::Short(values) => values.resize(first + rows, 0),
+            Data::Int(values) | Data::Date(values) => values.resize(first + rows, 0),
+            Data::Long(values) | Data::Timestamp(values) => values.resize(first + rows, 0),
+            Data::Float(values) => values.resize(first + rows, 0.0),
+            Data::Double(values) => values.resize(first + rows, 0.0),
+            Data::Decimal { values, .. } => values.resize(first + rows, 0),
+            Data::String(text) => repeat_last(&mut text.ends, rows),
+            Data::Binary(Bytes { ends, .. }) => repeat_last(ends, rows),
+            Data::Struct(parts) => {
+                parts.len += rows;
+                parts.fields.iter_mut().for_each(|field| field.push_nulls(rows));
+            }
+            Data::List(list) => repeat_last(&mut list.ends, rows),
+            Data::Map(map) => repeat_last(&mut map.ends, rows),
+        }
+    }
+
     /// Memory held, used or not.
     pub(crate) fn memory_bytes(&self) -> usize {
         fn of<T>(values: &Vec<T>) -> usize {
@@ -343,6 +380,11 @@ impl Struct {
 #[inline]
 fn bit(field: usize) -> u64 {
     if field < 64 { 1 << field } else { 0 }
+}
+
+/// Appends that many empty values.
+fn repeat_last(ends: &mut Vec<i32>, rows: usize) {
+    ends.resize(ends.len() + rows, *ends.last().expect("starts with 0"));
 }
 
 /// The last end, as an index.

@@ -1,5 +1,6 @@
 //! A stretch of messages into one batch.
 
+use std::str::Utf8Error;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
@@ -7,15 +8,18 @@ use arrow_schema::SchemaRef;
 use jmespatch::Expression;
 use lakeward_protocol::records::Records;
 
+use crate::block::Block;
 use crate::column::{Column, Struct};
 use crate::compiled::{Compiled, Made};
 use crate::error::{BadKind, Cause, Fail, PlanError, Refused};
 use crate::general::{Message, rewrite};
+use crate::learn::{can_learn, learn};
 use crate::place::{fill, fill_late, open_struct, place};
 use crate::plan;
 use crate::record::Record;
 use crate::row::{self, Side};
 use crate::scan::Cursor;
+use crate::shapes::Shapes;
 use crate::simd::utf8;
 use crate::transform::{Metadata, Source, Transforms};
 use crate::tree::Tree;
@@ -68,19 +72,19 @@ fn partition_point(values: &[u32], before: impl Fn(usize, u32) -> bool) -> usize
 
 /// A transform with its place in the table.
 #[derive(Debug)]
-struct Placed {
+pub(crate) struct Placed {
     property: String,
     /// Field indices from the root, and their names.
     path: Vec<usize>,
     names: Vec<String>,
-    way: Way,
+    pub(crate) way: Way,
     /// The next one sets a field of the same struct.
     with_next: bool,
 }
 
 /// How its value is found.
 #[derive(Debug)]
-enum Way {
+pub(crate) enum Way {
     Kafka(Metadata),
     Message { expression: Arc<Expression<'static>>, compiled: Option<Compiled> },
 }
@@ -98,6 +102,8 @@ pub struct Decoder {
     unplaced: Vec<String>,
     /// Take the slow way always: one transform sets a part of what another one sets.
     entangled: bool,
+    /// What is known of the messages' shapes; `None` when the transforms need the usual way.
+    shapes: Option<Shapes>,
 }
 
 impl Decoder {
@@ -139,14 +145,30 @@ impl Decoder {
         late.sort_by_key(|path: &Vec<usize>| std::cmp::Reverse(path.len()));
         let mut side = Side::default();
         side.captures.resize(captures as usize, (0, 0));
-        Ok(Self { schema: Arc::clone(schema), topic: topic.to_owned(), root, side, placed, late, unplaced, entangled })
+        let shapes = (!entangled && can_learn(&placed)).then(Shapes::default);
+        let (schema, topic) = (Arc::clone(schema), topic.to_owned());
+        Ok(Self { schema, topic, root, side, placed, late, unplaced, entangled, shapes })
     }
 
     /// The same, by the slow way alone.
     #[cfg(test)]
     pub(crate) fn always_slow(mut self) -> Self {
         self.entangled = true;
+        self.shapes = None;
         self
+    }
+
+    /// The same, without shapes.
+    #[cfg(test)]
+    pub(crate) fn without_shapes(mut self) -> Self {
+        self.shapes = None;
+        self
+    }
+
+    /// How many rows were made by shapes so far, and how many messages were compared with some.
+    #[cfg(test)]
+    pub(crate) fn by_shape(&self) -> (usize, usize) {
+        self.shapes.as_ref().map_or((0, 0), |shapes| (shapes.rows, shapes.looked))
     }
 
     /// The schema of the batches.
@@ -175,17 +197,24 @@ impl Decoder {
         assert!(i32::try_from(records.value_bytes()).is_ok(), "an arena below 2 GiB");
         let mut bad = Vec::new();
         let mut skipped = Vec::new();
+        let mut block = Block::new(records.partition());
+        let mut shapes = self.shapes.take();
+        let mut used = shapes.as_mut().filter(|_| fits_columns(records, &self.topic));
         for (index, entry) in records.entries().iter().enumerate() {
             let Some(value) = records.value(entry) else {
                 skipped.push(u32::try_from(index).expect("fewer records than bytes of memory"));
                 continue;
             };
             let record = Record { entry, partition: records.partition() };
-            if let Err(refused) = self.decode_one(value, record) {
+            if let Err(refused) = self.decode_one(value, record, used.as_deref_mut(), &mut block) {
                 skipped.push(u32::try_from(index).expect("fewer records than bytes of memory"));
                 bad.push(Bad { entry: index, kind: refused.kind(), detail: refused.detail() });
             }
         }
+        if let Some(shapes) = &mut shapes {
+            shapes.flush(&mut block, &mut self.root, &self.topic);
+        }
+        self.shapes = shapes;
         let rows = self.root.len;
         let arrays = self.root.finish(self.schema.fields());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -210,9 +239,32 @@ impl Decoder {
         fields
     }
 
-    /// One message: a row more, or no trace.
-    fn decode_one(&mut self, value: &[u8], record: Record) -> Result<(), Refused> {
-        let text = utf8(value).map_err(|error| Fail::syntax(error.valid_up_to(), "not UTF-8"))?;
+    /// One message: a row more, now or when the block is emptied, or no trace.
+    #[inline]
+    fn decode_one<'a>(
+        &mut self,
+        value: &'a [u8],
+        record: Record<'a>,
+        shapes: Option<&mut Shapes>,
+        block: &mut Block<'a>,
+    ) -> Result<(), Refused> {
+        let not_utf8 = |error: Utf8Error| Fail::syntax(error.valid_up_to(), "not UTF-8");
+        let Some(shapes) = shapes.and_then(Shapes::awake) else {
+            return self.decode_text(utf8(value).map_err(not_utf8)?, record);
+        };
+        let text = shapes.look(value).map_err(not_utf8)?;
+        if shapes.collect(text, record.entry, block, &mut self.root, &self.topic, &mut self.side.scratch) {
+            return Ok(());
+        }
+        // Rows are in the messages' order.
+        shapes.flush(block, &mut self.root, &self.topic);
+        let result = self.decode_text(text, record);
+        shapes.missed(|| result.is_ok().then(|| learn(text, &self.root, &self.placed, self.side.captures.len())));
+        result
+    }
+
+    /// One message, the usual way: a row more, or no trace.
+    fn decode_text(&mut self, text: &str, record: Record) -> Result<(), Refused> {
         let row = self.root.len;
         if self.entangled {
             return self.decode_slowly(text, record);
@@ -335,14 +387,22 @@ impl Decoder {
     }
 }
 
+/// Whether a batch's columns stay far below the 2 GiB that Arrow has room for, whatever lies in the messages, and the
+/// partition's number fits an int. Beyond that only the usual way can say which message is one too many.
+fn fits_columns(records: &Records, topic: &str) -> bool {
+    const SMALL_BYTES: usize = 1 << 28;
+    let numbered = i32::try_from(records.partition().0).is_ok();
+    numbered && records.value_bytes() <= SMALL_BYTES && records.len().saturating_mul(topic.len()) <= SMALL_BYTES
+}
+
 impl Placed {
     /// The struct that the column is a field of.
-    fn parent(&self) -> &[usize] {
+    pub(crate) fn parent(&self) -> &[usize] {
         &self.path[..self.path.len() - 1]
     }
 
     /// Which field of it.
-    fn field(&self) -> usize {
+    pub(crate) fn field(&self) -> usize {
         *self.path.last().expect("a target has a name")
     }
 

@@ -155,12 +155,23 @@ impl Keys {
         }
     }
 
+    /// What a key of that name stands for, without learning from it.
+    pub(crate) fn find(&self, name: &str) -> Found {
+        self.found(self.by_name.get(name).copied().unwrap_or(NONE))
+    }
+
     /// Counts a dropped field.
     #[inline]
     pub(crate) fn drop_one(&mut self, target: Target) {
+        self.drop_some(target, 1);
+    }
+
+    /// Counts a field dropped from so many messages.
+    #[inline]
+    pub(crate) fn drop_some(&mut self, target: Target, messages: u64) {
         match target {
-            Target::Unknown(at) => self.unknown[at as usize].1 += 1,
-            _ => self.untold += 1,
+            Target::Unknown(at) => self.unknown[at as usize].1 += messages,
+            _ => self.untold += messages,
         }
     }
 

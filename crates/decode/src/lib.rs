@@ -7,7 +7,9 @@
 //!
 //! Read `row` (one message into the columns), then `column`, then `scan`. Invariants:
 //! - a message that `serde_json` refuses is refused here, whatever field the fault is in (`scan`);
-//! - the way taken first (`row`, with transforms compiled by `compiled`) only ever *succeeds* with the rows that the
+//! - the way taken first, for messages that differ in their values alone (`shape`), only ever succeeds with the rows
+//!   that the usual way makes, and has not touched a column where it fails;
+//! - the usual way (`row`, with transforms compiled by `compiled`) only ever *succeeds* with the rows that the
 //!   slow and general way (`general`) makes; where it can't be sure, it fails over to that one;
 //! - after each message all columns are as long as the batch has rows, or the message left no trace;
 //! - nesting is bounded by [`MAX_DEPTH`], so no input overflows the stack.
@@ -15,6 +17,7 @@
 //! No clock, no I/O, no threads. Parser and columns are our own: number texts are kept as the message has them, and
 //! strictness is decided in one place, whatever features other crates turn on in `serde_json`.
 
+mod block;
 mod column;
 mod compiled;
 mod decoder;
@@ -23,6 +26,7 @@ mod finish;
 mod general;
 mod infer;
 mod key;
+mod learn;
 mod number;
 mod place;
 mod plan;
@@ -30,6 +34,8 @@ mod record;
 mod row;
 mod scalar;
 mod scan;
+mod shape;
+mod shapes;
 mod simd;
 mod time;
 mod transform;

@@ -1,6 +1,7 @@
 //! Tests of the crate as a whole, and what they share.
 
 mod coercion;
+mod learnt;
 mod mutation;
 mod reference;
 mod shape;

@@ -130,9 +130,10 @@ fn mutate(message: &mut Vec<u8>, other: &[u8], random: &mut SmallRng) {
     }
 }
 
+const GOOD: &[u8] = br#"{"id":1,"name":"good","pair":{"name":"x"},"deep":[{"1":[1]}]}"#;
+
 /// Decodes `message` between two good ones; its row as the decoder and as the reference have it.
-fn compare(decoder: &mut Decoder, message: &[u8], shown: &str) -> bool {
-    let good: &[u8] = br#"{"id":1,"name":"good","pair":{"name":"x"},"deep":[{"1":[1]}]}"#;
+fn compare(decoder: &mut Decoder, good: &[u8], message: &[u8], shown: &str) -> bool {
     let decoded = decoder.decode(&records([good, message, good]));
     let expected = reference::row(message, decoder.schema().fields());
     let got = rows(&decoded.batch);
@@ -151,14 +152,37 @@ fn mutants_are_judged_as_serde_json_judges_them() {
     let corpus = corpus();
     let mut decoder = decoder(&all_types(), &[]);
     for message in &corpus {
-        compare(&mut decoder, message, "corpus");
+        compare(&mut decoder, GOOD, message, "corpus");
     }
     let mut good = 0;
     for round in 0..MUTANTS {
         let mut message = corpus[random.random_range(0..corpus.len())].clone();
         let other = &corpus[random.random_range(0..corpus.len())];
         mutate(&mut message, other, &mut random);
-        good += usize::from(compare(&mut decoder, &message, &format!("seed {seed}, round {round}")));
+        good += usize::from(compare(&mut decoder, GOOD, &message, &format!("seed {seed}, round {round}")));
     }
     assert!((MUTANTS / 20..MUTANTS).contains(&good), "some are still good: {good}");
+}
+
+#[test]
+fn mutants_of_a_learnt_shape_are_judged_as_serde_json_judges_them() {
+    const MUTANTS: usize = 60_000;
+    let seed: u64 = 20_261_201;
+    let mut random = SmallRng::seed_from_u64(seed);
+    let corpus = corpus();
+    let base = learnt::BASE.as_bytes();
+    let mut decoder = decoder(&learnt::schema(), &[]);
+    let mut good = 0;
+    for round in 0..MUTANTS {
+        let mut message = base.to_vec();
+        let other = &corpus[random.random_range(0..corpus.len())];
+        mutate(&mut message, other, &mut random);
+        good += usize::from(compare(&mut decoder, base, &message, &format!("seed {seed}, round {round}")));
+    }
+    let (rows, _) = decoder.by_shape();
+    assert!((MUTANTS / 20..MUTANTS).contains(&good), "some are still good: {good}");
+    assert!(
+        rows > 2 * MUTANTS + good / 3,
+        "their shape takes the neighbours, and many of the good ones: {rows}, {good}"
+    );
 }
