@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::ingest::Ingest;
-use crate::table::{Table, stats};
+use crate::table::{Table, field, stats};
 use crate::{json as messages, reader, through, topic};
 
 #[test]
@@ -75,6 +75,53 @@ fn k49_null_partitions_in_checkpoints() {
     topic.produce(messages((120..130).map(row)));
     Ingest::new(&topic, &table).run_to_end();
     assert_eq!(table.ids(), (0..130).collect::<Vec<_>>());
+}
+
+/// A value that Delta's log has no text for harms its own row alone: with `skip` those beside it are written, with
+/// `stop` the first one is named, and nothing behind it is committed.
+#[test]
+fn rows_whose_partition_value_cant_be_written_are_bad_records() {
+    #[rustfmt::skip] // columns: type, nullable, values of which those at 1 and 3 can't be written, the reason given
+    let cases = [
+        ("string",    false, [json!("a"), json!(""), json!("b"), json!(""), json!("a")],                      "the column is NOT NULL"),
+        ("date",      true,  [json!("2024-01-31"), json!(2_932_897), json!(0), json!(-719_163), json!(null)], "the years 1 to 9999"),
+        ("timestamp", true,  [json!(0), json!(i64::MAX), json!(1), json!(i64::MIN), json!(null)],             "the years 1 to 9999"),
+        ("binary",    true,  [json!("61"), json!("ff"), json!("62"), json!("c3"), json!(null)],               "not UTF-8"),
+    ];
+    for (kind, nullable, values, reason) in cases {
+        let fields = [field("id", "long", true), field("p", kind, nullable)];
+        let new_table = || Table::made(&json!({"type": "struct", "fields": fields}), &["p"], &json!({}));
+        let topic = topic(1);
+        topic.produce(messages(values.iter().enumerate().map(|(id, value)| json!({"id": id, "p": value}))));
+
+        let table = new_table();
+        let skip =
+            |table: &Table| Ingest::new(&topic, table).with(&["--on-bad-record=skip", "-m", "5000"]).run_to_end();
+        let ended = skip(&table);
+        assert_eq!((table.ids(), table.txns()["app-0"]), (vec![0, 2, 4], 4), "{kind}: {}", ended.log);
+        let warned: Vec<_> = ended.log.lines().filter(|line| line.contains("bad record left out")).collect();
+        assert_eq!(warned.len(), 2, "{kind}: {}", ended.log);
+        for (line, offset) in warned.iter().zip([1, 3]) {
+            for word in [&format!("offset={offset} "), reason, "does_not_fit", topic.name()] {
+                assert!(line.contains(word), "{kind}: no {word} in {line}");
+            }
+        }
+        let spans: Vec<_> =
+            table.actions("commitInfo").into_iter().map(|(_, info)| info["lakeward"]["spans"].clone()).collect();
+        let told = json!([{"partition": 0, "from": 0, "to": 5, "records": 5, "rows": 3, "bad": 2, "tombstones": 0}]);
+        assert_eq!(spans, [told], "{kind}");
+
+        let table = new_table();
+        let ended = Ingest::new(&topic, &table).with(&["--on-bad-record=stop", "-m", "5000", "-e"]).run();
+        assert_eq!(ended.code, Some(65), "{kind}: {}", ended.log);
+        let last = ended.log.lines().find(|line| line.starts_with("lakeward: ")).expect("the reason of the end");
+        for word in [topic.name(), "offset 1:", reason, "--on-bad-record"] {
+            assert!(last.contains(word), "{kind}: no {word} in {last}");
+        }
+        assert!(table.ids().iter().all(|id| *id < 1), "{kind}: nothing behind it is committed: {:?}", table.ids());
+        skip(&table);
+        assert_eq!(table.ids(), [0, 2, 4], "{kind}: goes on from there");
+    }
 }
 
 /// The peer's test_delta_partitions.
