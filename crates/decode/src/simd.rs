@@ -212,8 +212,7 @@ fn marks_of(block: &[u8; 64]) -> (u64, u32) {
     }
 }
 
-/// Appends `values`, of `count` and `bytes` in all, to `text`, and where each ends to `ends`. `text` ends where the last
-/// of `ends` says.
+/// Appends `values`, of `count` and `bytes` in all, to `text`, and where each ends to `ends`.
 ///
 /// # Panics
 /// When there are more or fewer, or the text would pass what `ends` can say.

@@ -1,13 +1,14 @@
 #![no_main]
 //! Any bytes as a message: no panic; what `serde_json` refuses is bad; what it takes is bad for a reason of the table's;
-//! neighbours are unharmed; compiled transforms agree with a decoder that was given the same message alone.
+//! neighbours are unharmed; compiled transforms and learnt shapes agree with a decoder that was given the same message
+//! alone.
 //!
 //! The first byte chooses the transforms.
 
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use lakeward_decode::{BadKind, Decoder, Transforms};
+use lakeward_decode::{Bad, BadKind, Decoder, Transforms};
 use lakeward_protocol::position::{Offset, PartitionId};
 use lakeward_protocol::records::{Records, TimestampType};
 
@@ -76,7 +77,14 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         }
         more => panic!("good neighbours were harmed: {more:?}"),
     }
-    // What the decoder has learnt of other messages changes nothing.
+    // Alone, no shape is known that it could go by.
+    let mut alone = Records::new(PartitionId(0), Offset::ZERO);
+    alone.push(1, 0, TimestampType::CreateTime, Some(message));
+    let alone = self::decoder(set).decode(&alone);
+    assert_eq!(alone.batch, decoded.batch.slice(1, decoded.batch.num_rows() - 2));
+    let verdict = |bad: &[Bad]| bad.first().map(|bad| (bad.kind, bad.detail.clone()));
+    assert_eq!(verdict(&alone.bad), verdict(&decoded.bad));
+    // What the decoder has learnt of other messages, and of this one, changes nothing.
     let again = decoder.decode(&records);
     assert_eq!(again.batch, decoded.batch);
     assert_eq!(again.bad, decoded.bad);
