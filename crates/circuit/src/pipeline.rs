@@ -56,6 +56,9 @@ pub const MAX_CHAIN: usize = 400;
 /// Largest pipeline file, in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 
+/// What some editors begin a file with.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// A whole pipeline file. All names in it are resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pipeline {
@@ -330,6 +333,7 @@ impl Pipeline {
     /// # Errors
     /// The first fault of the file, with its place and what to write instead.
     pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Self, SqlError> {
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         read(text, environment).map_err(|problem| problem.in_text(text))
     }
 

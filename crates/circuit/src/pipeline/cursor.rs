@@ -115,6 +115,9 @@ impl Cursor {
         let place = self.place();
         let Token::Word(word) = self.peek() else { return Err(self.expected(what)) };
         self.next();
+        if word.value.is_empty() {
+            return Err(Problem::new(place, "a name has at least one letter"));
+        }
         if self.peek() == Token::Period {
             return Err(Problem::new(self.place(), "names have one part here: no schema, no catalog before a dot"));
         }

@@ -1,14 +1,16 @@
 //! The nearest of the known names, for a name that is not known.
 
 /// The candidate that `name` is most likely a slip of: the fewest letters added, left out, changed or swapped with the
-/// next, the case aside; at most one in three. The first of several equals. `None` where nothing is near.
+/// next, the case aside; at most one in three, and never all of them. The first of several equals. `None` where nothing
+/// is near.
 #[must_use]
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters: Vec<char> = name.to_lowercase().chars().collect();
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
         let other: Vec<char> = candidate.to_lowercase().chars().collect();
-        let bound = letters.len().max(other.len()).div_ceil(3);
+        let longer = letters.len().max(other.len());
+        let bound = longer.div_ceil(3).min(longer.saturating_sub(1));
         if letters.len().abs_diff(other.len()) > bound {
             continue;
         }

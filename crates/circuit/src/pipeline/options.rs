@@ -157,9 +157,20 @@ impl Options {
         Err(given.refuse(&format!("a whole number{unit} from {} to {}", range.start(), range.end())))
     }
 
-    /// Several words in one text, parted by commas, none twice. Empty where the option is missing.
+    /// A text that later faults may show, so none of the environment's.
+    pub fn plain_text(&mut self, name: &str) -> Result<Option<Given>, Problem> {
+        let given = self.text(name)?;
+        match given {
+            Some(given) if given.value.is_secret() => {
+                Err(Problem::new(given.value_place, format!("`{name}` can't come from the environment; write it here")))
+            }
+            _ => Ok(given),
+        }
+    }
+
+    /// Several words in one plain text, parted by commas, none twice. Empty where the option is missing.
     pub fn list(&mut self, name: &str) -> Result<Vec<Name>, Problem> {
-        let Some(given) = self.text(name)? else { return Ok(Vec::new()) };
+        let Some(given) = self.plain_text(name)? else { return Ok(Vec::new()) };
         let mut names: Vec<Name> = Vec::new();
         for part in given.value.reveal().split(',').map(str::trim) {
             let is_twice = names.iter().any(|name| name.text == part);

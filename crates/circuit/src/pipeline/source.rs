@@ -63,7 +63,7 @@ fn kafka(options: &mut Options) -> Result<KafkaSource, Problem> {
 
 fn changes(options: &mut Options, columns: &Columns) -> Result<Option<Changes>, Problem> {
     let names = ["changes_insert", "changes_update", "changes_delete"];
-    let Some(field) = options.text("changes")? else {
+    let Some(field) = options.plain_text("changes")? else {
         return match names.iter().find_map(|name| options.place_of(name).map(|place| (name, place))) {
             None => Ok(None),
             Some((name, place)) => {

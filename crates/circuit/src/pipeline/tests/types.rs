@@ -99,11 +99,12 @@ fn nearest_names() {
     let cases = [
         ("auktion", Some("auction")), ("Auction", Some("auction")), ("acution", Some("auction")),
         ("bider", Some("bidder")), ("pricee", Some("price")), ("rpice", Some("price")), ("datetime", Some("date_time")),
-        ("volume", None), ("", None), ("x", None), ("xuxtxox", None),
+        ("ab", None), ("volume", None), ("", None), ("x", None), ("xuxtxox", None),
     ];
     for (name, expected) in cases {
         assert_eq!(nearest(name, known), expected, "{name}");
     }
+    assert_eq!((nearest("x", ["y"]), nearest("X", ["x"]), nearest("", [""])), (None, Some("x"), Some("")));
     assert_eq!(nearest("ab", ["ac", "ad"]), Some("ac"), "the first of equals");
     assert_eq!(nearest("abc", ["abd", "abc"]), Some("abc"), "the nearer");
     assert_eq!(nearest("größe", ["grösse", "größer"]), Some("größer"));

@@ -259,6 +259,7 @@ fn texts_beyond_ascii() {
     assert_eq!(view.text, "SELECT 'ä;ö' AS \"ü\", b\r\n FROM t");
     assert_eq!((view.place.line, view.place.column), (4, 18));
     assert_eq!(good(&text).sources[0].columns[0].data_type, DataType::Int64);
+    assert_eq!(good(&format!("\u{feff}{text}")), good(&text));
 }
 
 /// The user's page: its example is right, and its fault looks so.

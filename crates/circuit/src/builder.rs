@@ -1,0 +1,97 @@
+//! What an operator needs to add itself to a worker's circuit.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::NullBuffer;
+use arrow_schema::Schema;
+use dbsp::utils::Tup2;
+use dbsp::{OrdIndexedZSet, OrdZSet, RootCircuit, Stream};
+
+use crate::codec::Codec;
+use crate::delta::Delta;
+use crate::failure::Failures;
+use crate::refused::Refused;
+use crate::row::Row;
+
+/// Changes of a relation, step by step.
+pub type Deltas = Stream<RootCircuit, Delta>;
+/// The same, as a Z-set of rows.
+pub type Rows = Stream<RootCircuit, OrdZSet<Row>>;
+/// The same, by key.
+pub type Indexed = Stream<RootCircuit, OrdIndexedZSet<Row, Row>>;
+
+/// Where an operator stands while it is built.
+#[allow(missing_debug_implementations, reason = "streams have none")]
+pub struct Builder {
+    /// The node's number in the plan.
+    pub node: usize,
+    /// Its name for people: `#3 Filter`.
+    pub name: String,
+    /// Where rows go that an expression fails for.
+    pub failures: Failures,
+    /// The relations from outside, in the plan's order.
+    pub sources: Vec<Deltas>,
+    /// One row without columns, in the first step of all.
+    pub unit: Deltas,
+}
+
+impl Builder {
+    /// The name under which a checkpoint keeps a piece of the node's state.
+    #[must_use]
+    pub fn id(&self, piece: &str) -> Option<String> {
+        Some(format!("n{}.{piece}", self.node))
+    }
+}
+
+/// Columns that rows are found by, and columns that are kept of them.
+#[derive(Debug)]
+pub struct Index {
+    keys: Vec<usize>,
+    values: Vec<usize>,
+    key_codec: Codec,
+    value_codec: Codec,
+    /// Leave out rows with a NULL in their key, which no key equals.
+    no_null_keys: bool,
+}
+
+impl Index {
+    /// By the columns at `keys` of `schema`; those at `values` are kept.
+    ///
+    /// # Errors
+    /// When a column can't be compared.
+    pub fn new(schema: &Schema, keys: Vec<usize>, values: Vec<usize>, no_null_keys: bool) -> Result<Self, Refused> {
+        let kind = |at: &usize| schema.field(*at).data_type();
+        let key_codec = Codec::new(keys.iter().map(kind))?;
+        let value_codec = Codec::new(values.iter().map(kind))?;
+        Ok(Self { keys, values, key_codec, value_codec, no_null_keys })
+    }
+
+    /// The change as a Z-set by key.
+    fn indexed(&self, delta: &Delta) -> OrdIndexedZSet<Row, Row> {
+        let mut tuples = Vec::with_capacity(delta.rows());
+        for part in &delta.0 {
+            let rows = part.weights.len();
+            let columns = |places: &[usize]| -> Vec<ArrayRef> {
+                places.iter().map(|at| Arc::clone(part.batch.column(*at))).collect()
+            };
+            let (keys, values) = (columns(&self.keys), columns(&self.values));
+            let nulls = keys.iter().filter_map(|column| column.logical_nulls()).filter(|_| self.no_null_keys);
+            let nulls: Vec<NullBuffer> = nulls.collect();
+            let pairs = self.key_codec.encode(&keys, rows).into_iter().zip(self.value_codec.encode(&values, rows));
+            for (row, ((key, value), weight)) in pairs.zip(part.weights.values()).enumerate() {
+                if !nulls.iter().any(|nulls| nulls.is_null(row)) {
+                    tuples.push(Tup2(Tup2(key, value), *weight));
+                }
+            }
+        }
+        OrdIndexedZSet::from_tuples((), tuples)
+    }
+}
+
+/// Adds an index of `input` to the circuit; a checkpoint keeps its state, if an operator has any, under `piece`.
+pub fn index(builder: &Builder, piece: &str, input: &Deltas, index: &Arc<Index>) -> Indexed {
+    let index = Arc::clone(index);
+    let stream = input.apply_named("Index", move |delta: &Delta| index.indexed(delta));
+    stream.set_persistent_id(builder.id(piece).as_deref())
+}

@@ -1,0 +1,107 @@
+//! A change of a relation, as Arrow batches with a weight for each row: a Z-set that may name a row more than once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+
+use crate::codec::Codec;
+use crate::row::Row;
+
+/// Rows with their weights: how many copies come (above zero) or go (below).
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// One for each row; no nulls.
+    pub weights: Int64Array,
+}
+
+impl Part {
+    /// Rows that come, one copy of each.
+    #[must_use]
+    pub fn inserts(batch: RecordBatch) -> Self {
+        let weights = Int64Array::from_value(1, batch.num_rows());
+        Self { batch, weights }
+    }
+
+    /// The same rows with other columns.
+    #[must_use]
+    pub fn with_columns(&self, schema: &SchemaRef, columns: Vec<ArrayRef>) -> Self {
+        Self { batch: batch(schema, columns, self.weights.len()), weights: self.weights.clone() }
+    }
+}
+
+/// A change of a relation. The order of rows means nothing; the same row may stand in it many times.
+#[derive(Clone, Debug, Default)]
+pub struct Delta(pub Vec<Part>);
+
+impl Delta {
+    /// How many rows it names.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.0.iter().map(|part| part.weights.len()).sum()
+    }
+
+    /// The same rows, going where they came.
+    ///
+    /// # Panics
+    /// When a weight is the smallest number there is, which none can reach.
+    #[must_use]
+    pub fn negated(&self) -> Self {
+        let negate = |part: &Part| Part {
+            batch: part.batch.clone(),
+            weights: part.weights.unary(|weight: i64| weight.checked_neg().expect("a weight that can be negated")),
+        };
+        Self(self.0.iter().map(negate).collect())
+    }
+
+    /// Each row once, with its weight in sum; rows whose weights cancel are gone. In the order of the rows' bytes.
+    ///
+    /// # Panics
+    /// When a sum of weights passes 63 bits.
+    #[must_use]
+    pub fn consolidated(&self, codec: &Codec, schema: &SchemaRef) -> Part {
+        let mut weights: HashMap<Row, i64, ahash::RandomState> = HashMap::default();
+        for part in &self.0 {
+            let rows = codec.encode(part.batch.columns(), part.weights.len());
+            for (row, weight) in rows.iter().zip(part.weights.values()) {
+                let sum = weights.entry(row.clone()).or_insert(0);
+                *sum = sum.checked_add(*weight).expect("weights of one row within 63 bits");
+            }
+        }
+        let mut rows: Vec<(Row, i64)> = weights.into_iter().filter(|(_, weight)| *weight != 0).collect();
+        rows.sort_unstable();
+        let columns = codec.decode(rows.iter().map(|(row, _)| row.bytes()));
+        let weights: Int64Array = rows.iter().map(|(_, weight)| *weight).collect::<Vec<_>>().into();
+        Part { batch: batch(schema, columns, weights.len()), weights }
+    }
+
+    /// All parts as one.
+    #[must_use]
+    pub fn one_part(&self, schema: &SchemaRef) -> Part {
+        let batches = self.0.iter().map(|part| &part.batch);
+        let rows = concat_batches(schema, batches).expect("parts of one schema");
+        let weights: Vec<i64> = self.0.iter().flat_map(|part| part.weights.values().iter().copied()).collect();
+        Part { batch: rows, weights: weights.into() }
+    }
+}
+
+/// A batch of `rows` rows, with or without columns.
+///
+/// # Panics
+/// When the columns are not of the schema.
+#[must_use]
+pub fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> RecordBatch {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows)).with_match_field_names(false);
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).expect("columns of the schema")
+}
+
+/// The schema of a stream inside of a circuit: every column may be null, and names may repeat.
+#[must_use]
+pub fn loose_schema<'a>(columns: impl IntoIterator<Item = (&'a str, &'a DataType)>) -> SchemaRef {
+    let fields = columns.into_iter().map(|(name, kind)| Field::new(name, kind.clone(), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}

@@ -1,0 +1,153 @@
+//! Functions that take the place of DataFusion's, where those go wrong in silence.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{IntervalMonthDayNanoType, TimestampMicrosecondType};
+use arrow_array::{Array, TimestampMicrosecondArray};
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+use chrono::{DateTime, Datelike, Months, NaiveDateTime};
+use datafusion::common::DataFusionError;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+/// All of them.
+#[must_use]
+pub fn all() -> Vec<ScalarUDF> {
+    vec![ScalarUDF::new_from_impl(DateBin::default())]
+}
+
+/// `date_bin(stride, time [, origin])`: the start of the bin that a time lies in; bins begin at the origin, which is
+/// 1970-01-01 unless given. Times are of microseconds: DataFusion's own counts nanoseconds, and is NULL outside of the
+/// years 1677 to 2262.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DateBin {
+    signature: Signature,
+}
+
+impl Default for DateBin {
+    fn default() -> Self {
+        Self { signature: Signature::user_defined(Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for DateBin {
+    fn name(&self) -> &'static str {
+        "date_bin"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType, DataFusionError> {
+        Ok(arguments[1].clone())
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>, DataFusionError> {
+        let wrong =
+            || Err(DataFusionError::Plan("date_bin takes an interval, a timestamp and, if any, an origin".into()));
+        let time = |kind: &DataType| match kind {
+            DataType::Timestamp(_, zone) => Some(DataType::Timestamp(TimeUnit::Microsecond, zone.clone())),
+            DataType::Date32 | DataType::Date64 | DataType::Utf8 | DataType::Null => {
+                Some(DataType::Timestamp(TimeUnit::Microsecond, None))
+            }
+            _ => None,
+        };
+        let (Some(_), Some(Some(source))) = (arguments.first(), arguments.get(1).map(time)) else { return wrong() };
+        let mut kinds = vec![DataType::Interval(IntervalUnit::MonthDayNano), source.clone()];
+        match arguments.len() {
+            2 => {}
+            3 => kinds.push(source),
+            _ => return wrong(),
+        }
+        Ok(kinds)
+    }
+
+    fn invoke_with_args(&self, call: ScalarFunctionArgs) -> Result<ColumnarValue, DataFusionError> {
+        let arrays = ColumnarValue::values_to_arrays(&call.args)?;
+        let strides = arrays[0].as_primitive::<IntervalMonthDayNanoType>();
+        let times = arrays[1].as_primitive::<TimestampMicrosecondType>();
+        let origins = arrays.get(2).map(|origins| origins.as_primitive::<TimestampMicrosecondType>());
+        let rows =
+            if call.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_))) { 1 } else { call.number_rows };
+        let bins = (0..rows).map(|row| {
+            let null =
+                strides.is_null(row) || times.is_null(row) || origins.is_some_and(|origins| origins.is_null(row));
+            if null {
+                return Ok(None);
+            }
+            let stride = strides.value(row);
+            let origin = origins.map_or(0, |origins| origins.value(row));
+            bin(stride.months, stride.days, stride.nanoseconds, times.value(row), origin).map(Some)
+        });
+        let bins: Vec<Option<i64>> = bins.collect::<Result<_, _>>()?;
+        let zone = times.timezone().map(Arc::from);
+        let bins = TimestampMicrosecondArray::from(bins).with_timezone_opt(zone);
+        Ok(ColumnarValue::Array(Arc::new(bins)))
+    }
+}
+
+/// The start of the bin of `time`, both in microseconds.
+fn bin(months: i32, days: i32, nanos: i64, time: i64, origin: i64) -> Result<i64, DataFusionError> {
+    let refused = |why: &str| DataFusionError::Execution(format!("date_bin: {why}"));
+    let stride = i128::from(days) * 86_400_000_000_000 + i128::from(nanos);
+    if months != 0 && stride != 0 {
+        return Err(refused("a stride of months and of days at once has no fixed bins"));
+    }
+    if months != 0 {
+        let months = u32::try_from(months).map_err(|_| refused("the stride is not above zero"))?;
+        return month_bin(i64::from(months), time, origin)
+            .ok_or_else(|| refused("the bin begins outside of all dates"));
+    }
+    if stride <= 0 {
+        return Err(refused("the stride is not above zero"));
+    }
+    let (time, origin) = (i128::from(time) * 1000, i128::from(origin) * 1000);
+    let start = origin + (time - origin).div_euclid(stride) * stride;
+    i64::try_from(start.div_euclid(1000)).map_err(|_| refused("the bin begins outside of all times"))
+}
+
+fn month_bin(months: i64, time: i64, origin: i64) -> Option<i64> {
+    let moment = |micros: i64| DateTime::from_timestamp_micros(micros).map(|moment| moment.naive_utc());
+    let (time, origin) = (moment(time)?, moment(origin)?);
+    let number = |moment: NaiveDateTime| i64::from(moment.year()) * 12 + i64::from(moment.month0());
+    let whole = (number(time) - number(origin)).div_euclid(months) * months;
+    let start = |whole: i64| {
+        let by = Months::new(u32::try_from(whole.unsigned_abs()).ok()?);
+        if whole < 0 { origin.checked_sub_months(by) } else { origin.checked_add_months(by) }
+    };
+    let first = start(whole)?;
+    let first = if first > time { start(whole - months)? } else { first };
+    Some(first.and_utc().timestamp_micros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bin;
+
+    #[test]
+    fn bins_hold_their_times() {
+        #[rustfmt::skip] // columns: months, days, nanoseconds; time, origin; the bin's start, all in microseconds
+        let cases = [
+            (0, 0, 30_000_000_000, 29_999_999, 0, Some(0)),
+            (0, 0, 30_000_000_000, -1, 0, Some(-30_000_000)),
+            (0, 1, 0, 253_402_257_600_000_000, 0, Some(253_402_214_400_000_000)),   // 9999-12-31 12:00
+            (0, 1, 0, -62_135_596_800_000_000, 0, Some(-62_135_596_800_000_000)),   // 0001-01-01
+            (0, 0, 10_000_000, 25_000, 5_000, Some(25_000)),
+            (0, 0, 10_000_000, 24_999, 5_000, Some(15_000)),
+            (1, 0, 0, 2_678_400_000_000, 0, Some(2_678_400_000_000)),               // 1970-02-01
+            (1, 0, 0, 2_678_399_999_999, 0, Some(0)),
+            (12, 0, 0, -1, 0, Some(-31_536_000_000_000)),                           // 1969-01-01
+            (1, 1, 0, 0, 0, None),
+            (0, 0, 0, 0, 0, None),
+            (0, -1, 0, 0, 0, None),
+        ];
+        for (months, days, nanos, time, origin, expected) in cases {
+            assert_eq!(
+                bin(months, days, nanos, time, origin).ok(),
+                expected,
+                "{months} {days} {nanos} {time} {origin}"
+            );
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A query's text to DataFusion's logical plan, in the shapes that the operators take and with no wrong turns.
+//!
+//! DataFusion parses, types and decorrelates. Of its optimizer only the rules stand here that an incremental plan needs
+//! and that are right for every input: [`rules`]. What it is known to plan wrongly is planned around or refused in
+//! [`crate::guard`], before its rules see it.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
+use datafusion::common::DataFusionError;
+use datafusion::datasource::empty::EmptyTable;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::logical_expr::registry::FunctionRegistry;
+use datafusion::optimizer::decorrelate_lateral_join::DecorrelateLateralJoin;
+use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
+use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
+use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::optimizer::Optimizer;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::rewrite_set_comparison::RewriteSetComparison;
+use datafusion::optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
+use datafusion::optimizer::{OptimizerRule, optimizer::OptimizerContext};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
+
+use crate::expr::plain;
+use crate::functions;
+use crate::guard;
+use crate::refused::Refused;
+
+/// The relations that queries can name, and the planner of queries.
+pub struct Queries {
+    context: SessionContext,
+}
+
+impl std::fmt::Debug for Queries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queries").finish_non_exhaustive()
+    }
+}
+
+impl Default for Queries {
+    fn default() -> Self {
+        Self { context: SessionContext::new_with_state(state()) }
+    }
+}
+
+impl Queries {
+    /// Makes a relation known.
+    ///
+    /// # Errors
+    /// When there is one of this name.
+    pub fn table(&mut self, name: &str, schema: SchemaRef) -> Result<(), Refused> {
+        let known = self.context.register_table(name, Arc::new(EmptyTable::new(schema)));
+        match known.map_err(refused)? {
+            None => Ok(()),
+            Some(_) => Err(Refused::new(format!("there are two relations of the name {name}"))),
+        }
+    }
+
+    /// The plan of a query.
+    ///
+    /// # Errors
+    /// When it can't be planned, or when DataFusion's plan of it would be wrong.
+    pub fn plan(&self, query: &ast::Query) -> Result<LogicalPlan, Refused> {
+        guard::query(query)?;
+        let statement = Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
+        let state = self.context.state();
+        let plan = futures::executor::block_on(state.statement_to_plan(statement)).map_err(refused)?;
+        let plan = guard::plan(plan)?;
+        let config = state.config_options();
+        let plan = state.analyzer().execute_and_check(plan, config, |_, _| {}).map_err(refused)?;
+        let optimizer = Optimizer::with_rules(rules());
+        let options = OptimizerContext::new_with_config_options(Arc::clone(config));
+        optimizer.optimize(plan, &options, |_, _| {}).map_err(refused)
+    }
+
+    /// The plan of a query's text.
+    ///
+    /// # Errors
+    /// When it is no single query, and as [`Queries::plan`].
+    pub fn plan_text(&self, text: &str) -> Result<LogicalPlan, Refused> {
+        let statement = self.context.state().sql_to_statement(text, &datafusion::config::Dialect::Generic);
+        match statement.map_err(refused)? {
+            Statement::Statement(statement) => match *statement {
+                ast::Statement::Query(query) => self.plan(&query),
+                other => Err(Refused::new(format!("a query expected, not {other}"))),
+            },
+            other => Err(Refused::new(format!("a query expected, not {other}"))),
+        }
+    }
+}
+
+/// The rules that run, in this order, until nothing changes.
+fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    vec![
+        Arc::new(RewriteSetComparison::new()),
+        Arc::new(DecorrelatePredicateSubquery::new()),
+        Arc::new(ScalarSubqueryToJoin::new()),
+        Arc::new(DecorrelateLateralJoin::new()),
+        Arc::new(ExtractEquijoinPredicate::new()),
+        Arc::new(EliminateCrossJoin::new()),
+        Arc::new(PushDownFilter::new()),
+        Arc::new(OptimizeProjections::new()),
+    ]
+}
+
+fn state() -> SessionState {
+    let config = SessionConfig::new()
+        .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false)
+        .set_bool("datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery", false);
+    let builder = SessionStateBuilder::new().with_default_features().with_config(config);
+    let mut state = builder.with_type_planner(Arc::new(Types)).build();
+    for function in functions::all() {
+        state.register_udf(Arc::new(function)).expect("a state takes functions");
+    }
+    state
+}
+
+/// A timestamp is of microseconds, as in a table: of nanoseconds it would reach from 1677 to 2262 alone.
+#[derive(Debug)]
+struct Types;
+
+impl TypePlanner for Types {
+    fn plan_type_field(&self, kind: &ast::DataType) -> Result<Option<FieldRef>, DataFusionError> {
+        let zoned = match kind {
+            ast::DataType::Timestamp(None | Some(6), ast::TimezoneInfo::None | ast::TimezoneInfo::WithoutTimeZone)
+            | ast::DataType::Datetime(None | Some(6)) => None,
+            ast::DataType::Timestamp(None | Some(6), ast::TimezoneInfo::WithTimeZone | ast::TimezoneInfo::Tz) => {
+                Some("UTC".into())
+            }
+            _ => return Ok(None),
+        };
+        let kind = DataType::Timestamp(TimeUnit::Microsecond, zoned);
+        Ok(Some(Arc::new(Field::new("", kind, true))))
+    }
+}
+
+/// As a refusal, in the words of DataFusion.
+fn refused(error: DataFusionError) -> Refused {
+    Refused::new(plain(&error))
+}

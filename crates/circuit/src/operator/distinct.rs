@@ -1,0 +1,86 @@
+//! `DISTINCT`: each row once, however many copies there are. State: every distinct row with its number of copies.
+
+use std::sync::Arc;
+
+use arrow_array::Int64Array;
+use arrow_schema::SchemaRef;
+use datafusion::logical_expr::{Distinct as Logical, LogicalPlan};
+use dbsp::utils::Tup2;
+use dbsp::{IndexedZSetReader, OrdZSet};
+
+use crate::builder::{Builder, Deltas, Rows};
+use crate::codec::Codec;
+use crate::delta::{Delta, Part, batch};
+use crate::plan::{NodeId, Operator, Planner, State};
+use crate::refused::Refused;
+use crate::row::Row;
+
+/// Takes `SELECT DISTINCT`, and what `UNION`, `INTERSECT` and `EXCEPT` need of it.
+pub fn lower(plan: &LogicalPlan, planner: &mut Planner) -> Option<Result<NodeId, Refused>> {
+    let LogicalPlan::Distinct(Logical::All(input)) = plan else { return None };
+    Some(planner.lower(input).and_then(|input| {
+        let schema = planner.schema(input).clone();
+        Ok(planner.add(Distinct::new(schema.clone())?, vec![input], schema))
+    }))
+}
+
+/// Each row once.
+#[derive(Debug)]
+pub struct Distinct {
+    codec: Arc<Codec>,
+    schema: SchemaRef,
+}
+
+impl Distinct {
+    /// For rows of these columns.
+    ///
+    /// # Errors
+    /// When a column can't be compared.
+    pub fn new(schema: SchemaRef) -> Result<Self, Refused> {
+        let codec = Codec::new(schema.fields().iter().map(|field| field.data_type()))?;
+        Ok(Self { codec: Arc::new(codec), schema })
+    }
+}
+
+impl Operator for Distinct {
+    fn describe(&self) -> String {
+        "Distinct".to_owned()
+    }
+
+    fn state(&self) -> Vec<State> {
+        vec![State::unbounded("every distinct row")]
+    }
+
+    fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
+        let rows = rows(&inputs[0], &self.codec).set_persistent_id(builder.id("in").as_deref());
+        let once = rows.distinct().set_persistent_id(builder.id("once").as_deref());
+        deltas(&once, &self.codec, &self.schema)
+    }
+}
+
+/// A change as a Z-set of whole rows.
+pub(crate) fn rows(input: &Deltas, codec: &Arc<Codec>) -> Rows {
+    let codec = Arc::clone(codec);
+    input.apply_named("Rows", move |delta: &Delta| {
+        let mut tuples = Vec::with_capacity(delta.rows());
+        for part in &delta.0 {
+            let rows = codec.encode(part.batch.columns(), part.weights.len());
+            tuples.extend(rows.into_iter().zip(part.weights.values()).map(|(row, weight)| Tup2(row, *weight)));
+        }
+        OrdZSet::<Row>::from_keys((), tuples)
+    })
+}
+
+/// A Z-set of whole rows as a change.
+pub(crate) fn deltas(rows: &Rows, codec: &Arc<Codec>, schema: &SchemaRef) -> Deltas {
+    let (codec, schema) = (Arc::clone(codec), schema.clone());
+    rows.apply_named("Columns", move |rows: &OrdZSet<Row>| {
+        let tuples: Vec<(Row, i64)> = rows.iter().map(|(row, (), weight)| (row, weight)).collect();
+        if tuples.is_empty() {
+            return Delta::default();
+        }
+        let columns = codec.decode(tuples.iter().map(|(row, _)| row.bytes()));
+        let weights: Int64Array = tuples.iter().map(|(_, weight)| *weight).collect::<Vec<_>>().into();
+        Delta(vec![Part { batch: batch(&schema, columns, tuples.len()), weights }])
+    })
+}

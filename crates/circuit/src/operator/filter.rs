@@ -1,0 +1,92 @@
+//! Rows for which a condition is true. State: none.
+//!
+//! A row goes if any of the conditions joined by AND is false or NULL, whatever becomes of the others: so a guard
+//! protects (`b <> 0 AND a / b > 1`), in whatever order the conditions stand. A row fails if none excludes it and one fails.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, BooleanArray};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+use crate::builder::{Builder, Deltas};
+use crate::delta::{Delta, Part};
+use crate::evaluate::kept;
+use crate::expr::Expression;
+use crate::failure::Failures;
+use crate::plan::{NodeId, Operator, Planner};
+use crate::refused::Refused;
+
+/// Takes `WHERE` and `HAVING`.
+pub fn lower(plan: &LogicalPlan, planner: &mut Planner) -> Option<Result<NodeId, Refused>> {
+    let LogicalPlan::Filter(filter) = plan else { return None };
+    Some(planner.lower(&filter.input).and_then(|input| {
+        let conditions = conditions(&filter.predicate, filter.input.schema())?;
+        let schema = planner.schema(input).clone();
+        Ok(planner.add(Filter::new(conditions), vec![input], schema))
+    }))
+}
+
+/// The conditions of a predicate that AND joins.
+///
+/// # Errors
+/// As [`Expression::new`].
+pub fn conditions(predicate: &Expr, schema: &datafusion::common::DFSchema) -> Result<Vec<Expression>, Refused> {
+    split_conjunction(predicate).into_iter().map(|condition| Expression::new(condition, schema)).collect()
+}
+
+/// Conditions, all of which must be true.
+#[derive(Debug)]
+pub struct Filter {
+    conditions: Arc<Vec<Expression>>,
+}
+
+impl Filter {
+    /// Keeps rows for which all of `conditions` are true.
+    #[must_use]
+    pub fn new(conditions: Vec<Expression>) -> Self {
+        Self { conditions: Arc::new(conditions) }
+    }
+}
+
+impl Operator for Filter {
+    fn describe(&self) -> String {
+        let conditions: Vec<&str> = self.conditions.iter().map(Expression::text).collect();
+        format!("Filter {}", conditions.join(" AND "))
+    }
+
+    fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
+        let conditions = Arc::clone(&self.conditions);
+        let (name, failures) = (builder.name.clone(), builder.failures.clone());
+        inputs[0].apply_named("Filter", move |delta: &Delta| {
+            Delta(delta.0.iter().filter_map(|part| passing(part, &conditions, &name, &failures)).collect())
+        })
+    }
+}
+
+/// The rows of `part` for which all `conditions` are true; those that fail are noted.
+pub(crate) fn passing(part: &Part, conditions: &[Expression], operator: &str, failures: &Failures) -> Option<Part> {
+    let rows = part.weights.len();
+    let mut pass = vec![true; rows];
+    let mut failed: Vec<Option<String>> = vec![None; rows];
+    for condition in conditions {
+        let evaluated = condition.evaluate(&part.batch);
+        let values = evaluated.values.as_boolean();
+        let mut fails = evaluated.failed.into_iter().peekable();
+        for (row, pass) in pass.iter_mut().enumerate() {
+            if let Some((_, reason)) = fails.next_if(|(at, _)| *at == row) {
+                failed[row].get_or_insert(reason);
+            } else {
+                *pass &= values.is_valid(row) && values.value(row);
+            }
+        }
+    }
+    for (row, reason) in failed.into_iter().enumerate() {
+        if let Some(reason) = reason.filter(|_| pass[row]) {
+            failures.note(operator, reason, &part.batch, row, part.weights.value(row));
+            pass[row] = false;
+        }
+    }
+    kept(part, &BooleanArray::from(pass))
+}

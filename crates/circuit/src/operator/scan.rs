@@ -1,0 +1,50 @@
+//! Reading a relation or another view. State: none.
+
+use datafusion::logical_expr::LogicalPlan;
+
+use super::project::Project;
+use crate::builder::{Builder, Deltas};
+use crate::delta::loose_schema;
+use crate::expr::Expression;
+use crate::plan::{NodeId, Operator, Planner};
+use crate::refused::Refused;
+
+/// Takes the scan of a table, and a table's or subquery's other name.
+pub fn lower(plan: &LogicalPlan, planner: &mut Planner) -> Option<Result<NodeId, Refused>> {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => Some(planner.lower(&alias.input)),
+        LogicalPlan::TableScan(scan) => {
+            let name = scan.table_name.table();
+            let Some(table) = planner.named(name) else {
+                return Some(Err(Refused::new(format!("there is no source or view {name}"))));
+            };
+            assert!(scan.filters.is_empty() && scan.fetch.is_none(), "nothing is pushed into a scan");
+            let Some(places) = &scan.projection else { return Some(Ok(table)) };
+            let schema = planner.schema(table).clone();
+            let columns = places.iter().map(|at| Expression::column(*at, schema.field(*at))).collect();
+            let fields = places.iter().map(|at| schema.field(*at));
+            let picked = loose_schema(fields.map(|field| (field.name().as_str(), field.data_type())));
+            Some(Ok(planner.add(Project::new(columns, picked.clone()), vec![table], picked)))
+        }
+        _ => None,
+    }
+}
+
+/// A relation from outside.
+#[derive(Debug)]
+pub struct Source {
+    /// Its place among the plan's relations.
+    pub at: usize,
+    /// Its name.
+    pub name: String,
+}
+
+impl Operator for Source {
+    fn describe(&self) -> String {
+        format!("Source {}", self.name)
+    }
+
+    fn build(&self, builder: &Builder, _: &[Deltas]) -> Deltas {
+        builder.sources[self.at].clone()
+    }
+}

@@ -1,0 +1,220 @@
+//! A pipeline's views as a graph of incremental operators. Names what is to be built, and builds nothing.
+//!
+//! [`Planner`] takes one view after another, each as DataFusion's logical plan, and asks the registry in
+//! [`crate::operator`] for the operator of each node. A view that another one reads is a node like any, so its state
+//! is kept once. Equal subtrees are one node.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use arrow_schema::SchemaRef;
+use datafusion::logical_expr::LogicalPlan;
+
+use crate::builder::{Builder, Deltas};
+use crate::operator;
+use crate::refused::Refused;
+
+/// A node's place in its plan: inputs stand before what reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub usize);
+
+/// One operator of a circuit: what it does to changes of its inputs so that its output is, after each step, the answer
+/// over all that came in.
+pub trait Operator: std::fmt::Debug + Send + Sync {
+    /// What it is and all that its answer depends on, on one line: part of the plan's fingerprint.
+    fn describe(&self) -> String;
+
+    /// What it keeps from step to step.
+    fn state(&self) -> Vec<State> {
+        Vec::new()
+    }
+
+    /// Adds it to a worker's circuit.
+    fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas;
+}
+
+/// Something that an operator keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// What is kept, as "every row of the left side".
+    pub what: String,
+    /// What keeps it from growing for ever; `None` where nothing does.
+    pub bound: Option<String>,
+}
+
+impl State {
+    /// State that grows with the input, with no end.
+    #[must_use]
+    pub fn unbounded(what: impl Into<String>) -> Self {
+        Self { what: what.into(), bound: None }
+    }
+
+    /// State that stays as small as `bound` says.
+    #[must_use]
+    pub fn bounded(what: impl Into<String>, bound: impl Into<String>) -> Self {
+        Self { what: what.into(), bound: Some(bound.into()) }
+    }
+}
+
+/// An operator in its place.
+#[derive(Debug)]
+pub struct Node {
+    /// What is done.
+    pub operator: Box<dyn Operator>,
+    /// Whose output goes in, in the operator's order.
+    pub inputs: Vec<NodeId>,
+    /// The columns that come out. Every column may be null here; names may repeat.
+    pub schema: SchemaRef,
+}
+
+/// How the rows of a source change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// Rows come, and go by an equal row with a weight below zero.
+    Bag,
+    /// A row replaces the one of the same key: the places of the key's columns.
+    Keyed(Vec<usize>),
+}
+
+/// A relation that comes from outside.
+#[derive(Clone, Debug)]
+pub struct Relation {
+    /// As queries name it.
+    pub name: String,
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// How it changes.
+    pub changes: Changes,
+}
+
+/// All of a pipeline's operators.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// What comes in, in the order of a circuit's inputs.
+    pub relations: Vec<Relation>,
+    /// Inputs before what reads them.
+    pub nodes: Vec<Node>,
+    /// Each view by name, in the order of a circuit's outputs.
+    pub views: Vec<View>,
+}
+
+/// A view of a plan.
+#[derive(Debug)]
+pub struct View {
+    /// As the pipeline names it.
+    pub name: String,
+    /// Whose output it is.
+    pub node: NodeId,
+    /// Its columns, as its query declares them.
+    pub schema: SchemaRef,
+}
+
+impl Plan {
+    /// The plan as text: a line for each node with its number, its inputs and all that its answer depends on. Two
+    /// plans with the same text keep the same state.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for relation in &self.relations {
+            let columns = columns(&relation.schema);
+            let _ = writeln!(text, "source {} ({columns}) {:?}", relation.name, relation.changes);
+        }
+        for (at, node) in self.nodes.iter().enumerate() {
+            let inputs: Vec<String> = node.inputs.iter().map(|input| format!("#{}", input.0)).collect();
+            let columns = columns(&node.schema);
+            let _ = writeln!(text, "#{at} {} <- [{}] ({columns})", node.operator.describe(), inputs.join(", "));
+        }
+        for view in &self.views {
+            let _ = writeln!(text, "view {} = #{}", view.name, view.node.0);
+        }
+        text
+    }
+}
+
+fn columns(schema: &SchemaRef) -> String {
+    let columns = schema.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type()));
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+/// Makes a plan, one view at a time.
+#[derive(Debug, Default)]
+pub struct Planner {
+    plan: Plan,
+    known: HashMap<LogicalPlan, NodeId>,
+    /// Relations and views by name.
+    named: HashMap<String, NodeId>,
+    unit: Option<NodeId>,
+}
+
+impl Planner {
+    /// Adds a relation that comes from outside.
+    pub fn source(&mut self, relation: Relation) {
+        let (at, name) = (self.plan.relations.len(), relation.name.clone());
+        let schema = crate::delta::loose_schema(
+            relation.schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())),
+        );
+        self.plan.relations.push(relation);
+        let node = self.add(operator::scan::Source { at, name: name.clone() }, vec![], schema);
+        self.named.insert(name, node);
+    }
+
+    /// Adds a view.
+    ///
+    /// # Errors
+    /// When the plan holds what no operator is for; then nothing of the view is kept but nodes that nobody reads.
+    pub fn view(&mut self, name: &str, query: &LogicalPlan) -> Result<(), Refused> {
+        let node = self.lower(query).map_err(|refused| refused.within(name))?;
+        let schema = SchemaRef::new(query.schema().as_arrow().clone());
+        self.named.insert(name.to_owned(), node);
+        self.plan.views.push(View { name: name.to_owned(), node, schema });
+        Ok(())
+    }
+
+    /// The plan of all that was added.
+    #[must_use]
+    pub fn finish(self) -> Plan {
+        self.plan
+    }
+
+    /// The node whose output is the answer to `query`.
+    ///
+    /// # Errors
+    /// When the plan holds what no operator is for.
+    pub fn lower(&mut self, query: &LogicalPlan) -> Result<NodeId, Refused> {
+        if let Some(known) = self.known.get(query) {
+            return Ok(*known);
+        }
+        let lowered = operator::REGISTRY.iter().find_map(|lower| lower(query, self));
+        let node = lowered.unwrap_or_else(|| Err(operator::unsupported(query)))?;
+        self.known.insert(query.clone(), node);
+        Ok(node)
+    }
+
+    /// Adds a node.
+    pub fn add(&mut self, operator: impl Operator + 'static, inputs: Vec<NodeId>, schema: SchemaRef) -> NodeId {
+        self.plan.nodes.push(Node { operator: Box::new(operator), inputs, schema });
+        NodeId(self.plan.nodes.len() - 1)
+    }
+
+    /// The columns of a node's output.
+    #[must_use]
+    pub fn schema(&self, node: NodeId) -> &SchemaRef {
+        &self.plan.nodes[node.0].schema
+    }
+
+    /// The relation or view of this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<NodeId> {
+        self.named.get(name).copied()
+    }
+
+    /// A relation without columns that holds one row, always.
+    pub fn unit(&mut self) -> NodeId {
+        if let Some(unit) = self.unit {
+            return unit;
+        }
+        let unit = self.add(operator::unit::Unit, vec![], crate::delta::loose_schema([]));
+        self.unit = Some(unit);
+        unit
+    }
+}

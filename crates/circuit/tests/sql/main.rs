@@ -1,0 +1,28 @@
+//! Golden cases: `tests/sql/*.sql` at the root of the workspace. Each is run in every way that must not matter.
+
+mod case;
+mod run;
+
+use std::path::Path;
+
+#[test]
+fn goldens() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sql");
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "sql"));
+    files.sort();
+    assert!(!files.is_empty(), "no cases in {}", folder.display());
+    let only = std::env::var("CASE").ok();
+    let mut wrong = Vec::new();
+    for file in &files {
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+            continue;
+        }
+        let text = std::fs::read_to_string(file).unwrap();
+        if let Err(why) = case::parse(&text).and_then(|case| run::every_way(&case)) {
+            wrong.push(format!("{name}: {why}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} wrong:\n{}", wrong.len(), files.len(), wrong.join("\n"));
+}
