@@ -221,7 +221,7 @@ type KeyedInput = Option<(Vec<usize>, Arc<Codec>, Arc<Codec>)>;
 
 fn codecs(plan: &Plan) -> Result<Vec<KeyedInput>, Refused> {
     let codecs = plan.relations.iter().map(|relation| match &relation.changes {
-        Changes::Bag => Ok(None),
+        Changes::Grows | Changes::Bag => Ok(None),
         Changes::Keyed(keys) => {
             let key = Codec::new(keys.iter().map(|at| relation.schema.field(*at).data_type()))?;
             let row = Codec::new(relation.schema.fields().iter().map(|field| field.data_type()))?;

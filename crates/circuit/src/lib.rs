@@ -10,6 +10,7 @@ pub mod accumulator;
 pub mod builder;
 pub mod circuit;
 pub mod codec;
+pub mod compile;
 pub mod delta;
 pub mod evaluate;
 pub mod exact;

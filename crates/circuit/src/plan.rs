@@ -29,6 +29,11 @@ pub trait Operator: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether its output only grows, given for each input whether that one does: rows come and none ever goes.
+    fn only_grows(&self, _inputs: &[bool]) -> bool {
+        false
+    }
+
     /// Adds it to a worker's circuit.
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas;
 }
@@ -70,6 +75,8 @@ pub struct Node {
 /// How the rows of a source change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes {
+    /// Rows come, and none ever goes.
+    Grows,
     /// Rows come, and go by an equal row with a weight below zero.
     Bag,
     /// A row replaces the one of the same key: the places of the key's columns.
@@ -110,6 +117,41 @@ pub struct View {
 }
 
 impl Plan {
+    /// For each node, whether its output only grows.
+    #[must_use]
+    pub fn growing(&self) -> Vec<bool> {
+        let mut growing: Vec<bool> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let inputs: Vec<bool> = node.inputs.iter().map(|input| growing[input.0]).collect();
+            growing.push(node.operator.only_grows(&inputs));
+        }
+        growing
+    }
+
+    /// Without the nodes that no view needs; sources stay.
+    fn pruned(mut self) -> Self {
+        let mut needed = vec![false; self.nodes.len()];
+        self.views.iter().for_each(|view| needed[view.node.0] = true);
+        for at in (0..self.nodes.len()).rev() {
+            if needed[at] {
+                self.nodes[at].inputs.iter().for_each(|input| needed[input.0] = true);
+            }
+        }
+        let mut places = Vec::with_capacity(needed.len());
+        let mut kept = 0;
+        for needed in &needed {
+            places.push(NodeId(kept));
+            kept += usize::from(*needed);
+        }
+        let nodes = std::mem::take(&mut self.nodes).into_iter().zip(needed);
+        self.nodes = nodes.filter_map(|(node, needed)| needed.then_some(node)).collect();
+        for node in &mut self.nodes {
+            node.inputs.iter_mut().for_each(|input| *input = places[input.0]);
+        }
+        self.views.iter_mut().for_each(|view| view.node = places[view.node.0]);
+        self
+    }
+
     /// The plan as text: a line for each node with its number, its inputs and all that its answer depends on. Two
     /// plans with the same text keep the same state.
     #[must_use]
@@ -153,8 +195,9 @@ impl Planner {
         let schema = crate::delta::loose_schema(
             relation.schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())),
         );
+        let only_grows = relation.changes == Changes::Grows;
         self.plan.relations.push(relation);
-        let node = self.add(operator::scan::Source { at, name: name.clone() }, vec![], schema);
+        let node = self.add(operator::scan::Source { at, name: name.clone(), only_grows }, vec![], schema);
         self.named.insert(name, node);
     }
 
@@ -174,6 +217,22 @@ impl Planner {
     #[must_use]
     pub fn finish(self) -> Plan {
         self.plan
+    }
+
+    /// The plan of what `outputs` need, sources or views by name, in their order: a view for each.
+    ///
+    /// # Panics
+    /// When one of them was not added.
+    #[must_use]
+    pub fn finish_for(mut self, outputs: &[&str]) -> Plan {
+        let views = std::mem::take(&mut self.plan.views);
+        for name in outputs {
+            let node = self.named(name).expect("an output that was added");
+            let schema = views.iter().find(|view| view.node == node && view.name == *name);
+            let schema = schema.map_or_else(|| self.schema(node).clone(), |view| view.schema.clone());
+            self.plan.views.push(View { name: (*name).to_owned(), node, schema });
+        }
+        self.plan.pruned()
     }
 
     /// The node whose output is the answer to `query`.

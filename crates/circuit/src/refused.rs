@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::pipeline::Place;
+
 /// Why a query is not taken. Nothing of it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -11,13 +13,15 @@ pub struct Refused {
     pub hint: Option<String>,
     /// The view, when known.
     pub view: Option<String>,
+    /// Where in the file, when known.
+    pub place: Option<Place>,
 }
 
 impl Refused {
     /// Refused for this reason.
     #[must_use]
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: None, view: None }
+        Self { what: what.into(), hint: None, view: None, place: None }
     }
 
     /// With what to write instead.

@@ -51,6 +51,10 @@ impl Operator for Distinct {
         vec![State::unbounded("every distinct row")]
     }
 
+    fn only_grows(&self, inputs: &[bool]) -> bool {
+        inputs.iter().all(|grows| *grows)
+    }
+
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
         let rows = rows(&inputs[0], &self.codec).set_persistent_id(builder.id("in").as_deref());
         let once = rows.distinct().set_persistent_id(builder.id("once").as_deref());

@@ -56,6 +56,10 @@ impl Operator for Filter {
         format!("Filter {}", conditions.join(" AND "))
     }
 
+    fn only_grows(&self, inputs: &[bool]) -> bool {
+        inputs.iter().all(|grows| *grows)
+    }
+
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
         let conditions = Arc::clone(&self.conditions);
         let (name, failures) = (builder.name.clone(), builder.failures.clone());

@@ -122,6 +122,11 @@ impl Operator for Join {
         state
     }
 
+    fn only_grows(&self, inputs: &[bool]) -> bool {
+        let grows = matches!(self.kind, JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi);
+        grows && inputs.iter().all(|grows| *grows)
+    }
+
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
         let sides = [0, 1].map(|at| InCircuit {
             side: &self.sides[at],

@@ -80,6 +80,10 @@ impl Operator for Project {
         format!("Project {}", columns.join(", "))
     }
 
+    fn only_grows(&self, inputs: &[bool]) -> bool {
+        inputs.iter().all(|grows| *grows)
+    }
+
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
         let (columns, schema) = (Arc::clone(&self.columns), self.schema.clone());
         let (name, failures) = (builder.name.clone(), builder.failures.clone());

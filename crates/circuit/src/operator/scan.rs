@@ -37,11 +37,17 @@ pub struct Source {
     pub at: usize,
     /// Its name.
     pub name: String,
+    /// Whether rows only come.
+    pub only_grows: bool,
 }
 
 impl Operator for Source {
     fn describe(&self) -> String {
         format!("Source {}", self.name)
+    }
+
+    fn only_grows(&self, _: &[bool]) -> bool {
+        self.only_grows
     }
 
     fn build(&self, builder: &Builder, _: &[Deltas]) -> Deltas {

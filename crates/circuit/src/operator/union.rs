@@ -43,6 +43,10 @@ impl Operator for Union {
         "Union".to_owned()
     }
 
+    fn only_grows(&self, inputs: &[bool]) -> bool {
+        inputs.iter().all(|grows| *grows)
+    }
+
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
         match inputs {
             [] => builder.unit.apply_named("Empty", |_: &Delta| Delta::default()),

@@ -49,6 +49,10 @@ impl Operator for Unit {
         "Unit".to_owned()
     }
 
+    fn only_grows(&self, _: &[bool]) -> bool {
+        true
+    }
+
     fn build(&self, builder: &Builder, _: &[Deltas]) -> Deltas {
         builder.unit.clone()
     }

@@ -1,0 +1,111 @@
+//! A pipeline to its plan, with what each sink is to do.
+
+use std::sync::Arc;
+
+use crate::logical::Queries;
+use crate::pipeline::{Changes as Op, Mode, Name, Pipeline, Place, Sink, SqlError, Target, nearest};
+use crate::plan::{Changes, Plan, Planner, Relation};
+use crate::refused::Refused;
+
+/// A pipeline that can run.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Its operators; a view for each sink, in the order of the sinks.
+    pub plan: Arc<Plan>,
+    /// What each sink is to do, in the order of the file.
+    pub sinks: Vec<SinkPlan>,
+}
+
+/// What a sink is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkPlan {
+    /// Its name.
+    pub name: String,
+    /// How changes are written: as the file says, else append where the view only grows, else upsert (a topic without
+    /// key: changelog).
+    pub mode: Mode,
+    /// Places of the columns that name a row; none: the whole row does.
+    pub key: Vec<usize>,
+    /// Places of the partition columns of a table that is made.
+    pub partition_by: Vec<usize>,
+}
+
+/// Plans all views and sinks of a pipeline.
+///
+/// # Errors
+/// The first fault, with its place in the file.
+pub fn compile(pipeline: &Pipeline) -> Result<Compiled, SqlError> {
+    let (mut queries, mut planner) = (Queries::default(), Planner::default());
+    for source in &pipeline.sources {
+        let schema = Arc::new(source.schema());
+        let changes = match (&source.key, &source.changes) {
+            (key, _) if !key.is_empty() => Changes::Keyed(key.clone()),
+            (_, Some(Op { .. })) => Changes::Bag,
+            (_, None) => Changes::Grows,
+        };
+        let refused = |refused: Refused| pipeline.error(source.name.place, refused.to_string());
+        queries.table(&source.name.text, schema.clone()).map_err(refused)?;
+        planner.source(Relation { name: source.name.text.clone(), schema, changes });
+    }
+    for view in &pipeline.views {
+        let refused = |refused: Refused| pipeline.error(refused.place.unwrap_or(view.place), refused.to_string());
+        let plan = queries.plan(&view.query).map_err(refused)?;
+        planner.view(&view.name.text, &plan).map_err(refused)?;
+        queries.table(&view.name.text, Arc::new(plan.schema().as_arrow().clone())).map_err(refused)?;
+    }
+    let outputs: Vec<&str> = pipeline.sinks.iter().map(|sink| sink.from.text.as_str()).collect();
+    let plan = planner.finish_for(&outputs);
+    let growing = plan.growing();
+    let sinks = pipeline.sinks.iter().zip(&plan.views).map(|(sink, view)| {
+        let schema = &view.schema;
+        let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        sink_plan(pipeline, sink, &columns, growing[view.node.0])
+    });
+    let sinks = sinks.collect::<Result<Vec<_>, _>>()?;
+    Ok(Compiled { plan: Arc::new(plan), sinks })
+}
+
+fn sink_plan(pipeline: &Pipeline, sink: &Sink, columns: &[&str], grows: bool) -> Result<SinkPlan, SqlError> {
+    let (asked, key, partition_by, place, keyless) = match &sink.target {
+        Target::Delta(delta) => (delta.mode, &delta.key, delta.partition_by.as_slice(), delta.place, Mode::Upsert),
+        Target::Kafka(kafka) => (kafka.mode, &kafka.key, [].as_slice(), kafka.place, Mode::Changelog),
+    };
+    let places =
+        |names: &[Name]| names.iter().map(|name| column(pipeline, sink, name, columns)).collect::<Result<Vec<_>, _>>();
+    let (key, partition_by) = (places(key)?, places(partition_by)?);
+    let changing = if key.is_empty() { keyless } else { Mode::Upsert };
+    let mode = asked.unwrap_or(if grows && key.is_empty() { Mode::Append } else { changing });
+    if mode == Mode::Append && !grows {
+        let view = &sink.from.text;
+        return Err(pipeline.error(place, format!(
+            "sink {} appends, and rows of {view} change or go; write mode = 'upsert', so that the sink is the view, or 'changelog'",
+            sink.name.text
+        )));
+    }
+    unique(pipeline, sink, columns, place)?;
+    Ok(SinkPlan { name: sink.name.text.clone(), mode, key, partition_by })
+}
+
+/// A table has no two columns of one name, whatever their case.
+fn unique(pipeline: &Pipeline, sink: &Sink, columns: &[&str], place: Place) -> Result<(), SqlError> {
+    for (at, name) in columns.iter().enumerate() {
+        if columns[..at].iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            return Err(pipeline.error(
+                place,
+                format!(
+                    "two columns of {} have the name {name}, and a sink's columns need names of their own; write AS",
+                    sink.from.text
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn column(pipeline: &Pipeline, sink: &Sink, name: &Name, columns: &[&str]) -> Result<usize, SqlError> {
+    columns.iter().position(|column| *column == name.text).ok_or_else(|| {
+        let near = nearest(&name.text, columns.iter().copied());
+        let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+        pipeline.error(name.place, format!("{} has no column {}{hint}", sink.from.text, name.text))
+    })
+}
