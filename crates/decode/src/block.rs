@@ -4,7 +4,7 @@ use lakeward_protocol::position::PartitionId;
 use lakeward_protocol::records::Entry;
 
 use crate::column::{Column, Data, Struct, Text};
-use crate::shape::{NULL, ROWS, Shape, Slot, length_of, text_of};
+use crate::shape::{NULL, ROWS, Shape, Slot, text_of};
 use crate::transform::Metadata;
 
 /// The messages of the rows collected, in their order.
@@ -40,7 +40,8 @@ impl<'a> Block<'a> {
         for (path, target) in &shape.drops {
             parts_at(root, path).keys.drop_some(*target, shape.rows as u64);
         }
-        fill(root, &shape.sinks, &Filler { shape, block: self, topic });
+        let bytes = self.messages.iter().map(|(message, _)| message.len()).sum();
+        fill(root, &shape.sinks, &Filler { shape, block: self, bytes, topic });
         shape.rows = 0;
         self.messages.clear();
     }
@@ -64,6 +65,8 @@ fn fill(parts: &mut Struct, sinks: &[Sink], filler: &Filler) {
 struct Filler<'a> {
     shape: &'a Shape,
     block: &'a Block<'a>,
+    /// Of all its messages.
+    bytes: usize,
     topic: &'a str,
 }
 
@@ -101,12 +104,11 @@ impl<'a> Filler<'a> {
     }
 
     fn texts(&self, text: &mut Text, slots: &[u64]) {
-        let bytes = slots.iter().map(|&slot| length_of(slot)).sum();
         let value = |(&slot, (message, _)): (&u64, &(&'a str, &Entry))| match slot {
             NULL => "",
             span => text_of(message, span),
         };
-        text.extend(slots.len(), bytes, slots.iter().zip(&self.block.messages).map(value));
+        text.extend(slots.len(), self.bytes, slots.iter().zip(&self.block.messages).map(value));
     }
 
     fn kafka(&self, column: &mut Column, metadata: Metadata) {

@@ -104,7 +104,7 @@ impl Text {
         Ok(())
     }
 
-    /// Appends `values`, of which there are `count`, of `bytes` in all.
+    /// Appends `values`, of which there are `count`, of at most `bytes` in all.
     ///
     /// # Panics
     /// When that is not so, or the column would pass 2 GiB.

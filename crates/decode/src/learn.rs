@@ -33,8 +33,6 @@ pub(crate) fn learn(message: &str, root: &Struct, placed: &[Placed], captures: u
     let stamped = placed.iter().any(|placed| matches!(placed.way, Way::Kafka(Metadata::Timestamp)));
     Some(Shape {
         tail: Tail::new(&message.as_bytes()[learner.from..]),
-        values: vec![[0; ROWS]; learner.segments.len()],
-        made: vec![[0; ROWS]; learner.steps.len()],
         segments: learner.segments,
         steps: learner.steps,
         drops: learner.drops,
@@ -184,7 +182,7 @@ impl<'a> Learner<'a> {
             },
         )?;
         let literal = Literal::new(&self.message.as_bytes()[self.from..cursor.at]);
-        self.segments.push(Segment { literal, take, nullable });
+        self.segments.push(Segment { literal, take, nullable, slots: [0; ROWS] });
         // It was taken once already, depth and all.
         cursor.skip_value(0, &mut self.scratch)?;
         self.from = cursor.at;
@@ -202,7 +200,7 @@ impl<'a> Learner<'a> {
     }
 
     fn step(&mut self, make: Make, from: Slot, nullable: bool) -> Slot {
-        self.steps.push(Step { make, from, nullable });
+        self.steps.push(Step { make, from, nullable, slots: [0; ROWS] });
         Slot::Made(self.steps.len() - 1)
     }
 

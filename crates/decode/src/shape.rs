@@ -51,9 +51,6 @@ pub(crate) struct Shape {
     pub(crate) drops: Vec<(Vec<usize>, Target)>,
     /// A column is filled with the record's timestamp, which must be there.
     pub(crate) stamped: bool,
-    /// Slots of the segments, and of the steps.
-    pub(crate) values: Vec<Slots>,
-    pub(crate) made: Vec<Slots>,
     pub(crate) rows: usize,
 }
 
@@ -63,6 +60,7 @@ pub(crate) struct Segment {
     pub(crate) literal: Literal,
     pub(crate) take: Take,
     pub(crate) nullable: bool,
+    pub(crate) slots: Slots,
 }
 
 /// How a value is read.
@@ -91,6 +89,7 @@ pub(crate) struct Step {
     pub(crate) from: Slot,
     /// A null is kept; otherwise the usual way must see to it.
     pub(crate) nullable: bool,
+    pub(crate) slots: Slots,
 }
 
 #[derive(Debug)]
@@ -121,13 +120,6 @@ fn ends_of(span: u64) -> (usize, usize) {
     ((span & 0xffff_ffff) as usize, (span >> 32) as usize)
 }
 
-/// How many bytes the text of a span has; 0 for a null.
-#[inline(always)]
-pub(crate) fn length_of(span: u64) -> usize {
-    let (start, end) = ends_of(span);
-    end.saturating_sub(start)
-}
-
 /// The text of a span.
 #[inline(always)]
 pub(crate) fn text_of(message: &str, span: u64) -> &str {
@@ -148,10 +140,10 @@ impl Shape {
             return false;
         }
         let mut at = 0;
-        for (segment, slots) in self.segments.iter().zip(&mut self.values) {
+        for segment in &mut self.segments {
             let Some(start) = segment.literal.end(bytes, at) else { return false };
             let Some((value, end)) = segment.value(message, start, scratch) else { return false };
-            (slots[row], at) = (value, end);
+            (segment.slots[row], at) = (value, end);
         }
         if at + self.tail.text.len() != bytes.len() || !self.make(message) {
             return false;
@@ -162,10 +154,10 @@ impl Shape {
 
     /// Makes the steps' values of the row being collected.
     fn make(&mut self, message: Looked) -> bool {
-        for (at, step) in self.steps.iter().enumerate() {
-            let from = self.slots(step.from)[self.rows];
-            match step.value(message, from) {
-                Some(value) => self.made[at][self.rows] = value,
+        for at in 0..self.steps.len() {
+            let from = self.slots(self.steps[at].from)[self.rows];
+            match self.steps[at].value(message, from) {
+                Some(value) => self.steps[at].slots[self.rows] = value,
                 None => return false,
             }
         }
@@ -174,8 +166,8 @@ impl Shape {
 
     pub(crate) fn slots(&self, slot: Slot) -> &Slots {
         match slot {
-            Slot::Value(at) => &self.values[at],
-            Slot::Made(at) => &self.made[at],
+            Slot::Value(at) => &self.segments[at].slots,
+            Slot::Made(at) => &self.steps[at].slots,
         }
     }
 }

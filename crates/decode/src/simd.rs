@@ -212,10 +212,10 @@ fn marks_of(block: &[u8; 64]) -> (u64, u32) {
     }
 }
 
-/// Appends `values`, of `count` and `bytes` in all, to `text`, and where each ends to `ends`.
+/// Appends `values`, `count` of them and at most `bytes` in all, to `text`, and where each ends to `ends`.
 ///
 /// # Panics
-/// When there are more or fewer, or the text would pass what `ends` can say.
+/// When that is not so, or the text would pass what `ends` can say.
 #[inline]
 pub(crate) fn append<'a>(
     text: &mut String,
@@ -233,7 +233,7 @@ pub(crate) fn append<'a>(
     let room = text.spare_capacity_mut().as_mut_ptr().cast::<u8>();
     let mut used = 0;
     for end in &mut ends.spare_capacity_mut()[..count] {
-        let value = values.next().expect("no less text than said");
+        let value = values.next().expect("no fewer values than said");
         assert!(value.len() <= bytes - used, "no more text than said");
         // SAFETY: `room` has the `bytes` that were reserved, of which this value needs no more than are left; it is
         // borrowed by nobody else.
@@ -241,10 +241,10 @@ pub(crate) fn append<'a>(
         used += value.len();
         end.write(first + used as i32);
     }
-    assert!(used == bytes && values.next().is_none(), "no less text than said, and no more");
+    assert!(values.next().is_none(), "no more values than said");
     // SAFETY: as many bytes and ends were written just now.
     unsafe {
-        text.set_len(text.len() + bytes);
+        text.set_len(text.len() + used);
         ends.set_len(ends.len() + count);
     }
 }
@@ -310,7 +310,7 @@ mod tests {
         let mut expected = (text.clone(), ends.clone());
         for round in 0..20 {
             let some = || values.iter().copied().cycle().take(round);
-            append(&mut text, &mut ends, round, some().map(str::len).sum(), some());
+            append(&mut text, &mut ends, round, some().map(str::len).sum::<usize>() + round % 2, some());
             for value in values.iter().cycle().take(round) {
                 expected.0.push_str(value);
                 expected.1.push(expected.0.len() as i32);
