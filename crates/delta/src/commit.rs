@@ -77,6 +77,19 @@ pub struct GapNote {
     pub reason: String,
 }
 
+/// What a commit does to files that were there.
+#[derive(Debug, Default)]
+pub(crate) struct Rewrite {
+    /// `remove`s and `add`s, in this order: what is not a new file of the batch.
+    pub actions: Vec<Value>,
+    /// Files removed, or removed and added with other deletion vectors.
+    pub touched_files: usize,
+    /// Rows that die by it.
+    pub deleted_rows: u64,
+    /// Rows only move: no row comes or goes.
+    pub is_compaction: bool,
+}
+
 /// All that a commit says, beside its files.
 pub(crate) struct Draft<'a> {
     pub notes: &'a Notes,
@@ -84,6 +97,8 @@ pub(crate) struct Draft<'a> {
     pub txns: &'a [(String, i64)],
     /// `None`: a commit that moves frontiers alone.
     pub batch: Option<&'a Batch>,
+    /// `None`: a commit that only adds.
+    pub rewrite: Option<&'a Rewrite>,
     pub read_version: u64,
     pub now_ms: i64,
     /// Where the table has in-commit timestamps: this commit's.
@@ -101,8 +116,12 @@ pub(crate) fn render(draft: &Draft<'_>) -> Vec<u8> {
     for (app_id, version) in draft.txns {
         push_line(&mut out, &json!({"txn": {"appId": app_id, "version": version, "lastUpdated": draft.now_ms}}));
     }
+    for action in draft.rewrite.iter().flat_map(|rewrite| &rewrite.actions) {
+        push_line(&mut out, action);
+    }
+    let moves_only = draft.rewrite.is_some_and(|rewrite| rewrite.is_compaction);
     for file in files {
-        push_line(&mut out, &add(file));
+        push_line(&mut out, &add(file, !moves_only));
     }
     if draft.in_commit_timestamp_ms.is_none() {
         push_line(&mut out, &info);
@@ -115,7 +134,7 @@ fn push_line(out: &mut Vec<u8>, action: &Value) {
     out.push(b'\n');
 }
 
-fn add(file: &DataFile) -> Value {
+fn add(file: &DataFile, data_change: bool) -> Value {
     let values: Map<String, Value> = file
         .partition_values
         .iter()
@@ -126,7 +145,7 @@ fn add(file: &DataFile) -> Value {
         "partitionValues": values,
         "size": file.size_bytes,
         "modificationTime": file.modification_time_ms,
-        "dataChange": true,
+        "dataChange": data_change,
         "stats": file.stats,
     });
     if !file.spans.is_empty() {
@@ -139,19 +158,16 @@ fn commit_info(draft: &Draft<'_>, files: &[DataFile]) -> Value {
     let notes = draft.notes;
     let rows: u64 = files.iter().map(|file| file.num_records).sum();
     let bytes: u64 = files.iter().map(|file| file.size_bytes).sum();
+    let (operation, parameters) = operation(draft);
     let mut info = json!({
         "timestamp": draft.now_ms,
-        "operation": OPERATION,
-        "operationParameters": {
-            "outputMode": if draft.batch.is_some() { "Append" } else { "Complete" },
-            "queryId": notes.app_id,
-            "epochId": draft.now_ms.to_string(),
-        },
+        "operation": operation,
+        "operationParameters": parameters,
         "readVersion": draft.read_version,
         "isolationLevel": "Serializable",
-        "isBlindAppend": true,
+        "isBlindAppend": draft.rewrite.is_none(),
         "operationMetrics": {
-            "numRemovedFiles": "0",
+            "numRemovedFiles": draft.rewrite.map_or(0, |rewrite| rewrite.touched_files).to_string(),
             "numAddedFiles": files.len().to_string(),
             "numOutputRows": rows.to_string(),
             "numOutputBytes": bytes.to_string(),
@@ -161,10 +177,27 @@ fn commit_info(draft: &Draft<'_>, files: &[DataFile]) -> Value {
         "txnId": uuid_form(&notes.commit_id),
         "lakeward": notes,
     });
+    if let Some(rewrite) = draft.rewrite.filter(|rewrite| !rewrite.is_compaction) {
+        info["operationMetrics"]["numDeletedRows"] = json!(rewrite.deleted_rows.to_string());
+    }
     if let Some(timestamp_ms) = draft.in_commit_timestamp_ms {
         info["inCommitTimestamp"] = json!(timestamp_ms);
     }
     info
+}
+
+/// Delta's name for what the commit does, and its parameters.
+fn operation(draft: &Draft<'_>) -> (&'static str, Value) {
+    if draft.rewrite.is_some_and(|rewrite| rewrite.is_compaction) {
+        return ("OPTIMIZE", json!({"predicate": "[]", "zOrderBy": "[]", "auto": "true"}));
+    }
+    let mode = match (draft.batch, draft.rewrite) {
+        (None, _) => "Complete",
+        (Some(_), None) => "Append",
+        (Some(_), Some(_)) => "Update",
+    };
+    let (app_id, epoch) = (&draft.notes.app_id, draft.now_ms.to_string());
+    (OPERATION, json!({"outputMode": mode, "queryId": app_id, "epochId": epoch}))
 }
 
 /// 32 hexadecimal digits with the dashes of a UUID.
@@ -206,6 +239,36 @@ pub fn spans_from_tag(tag: &str) -> Option<Vec<FileSpan>> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn commits_that_touch_files_say_so() {
+        let action = json!({"remove": {"path": "x"}});
+        let rewrite =
+            Rewrite { actions: vec![action.clone()], touched_files: 1, deleted_rows: 2, is_compaction: false };
+        let compaction = Rewrite { is_compaction: true, actions: vec![action.clone()], ..Rewrite::default() };
+        #[rustfmt::skip] // columns: rewrite, operation, dataChange of new files
+        let cases = [(&rewrite, "STREAMING UPDATE", true), (&compaction, "OPTIMIZE", false)];
+        for (rewrite, operation, data_change) in cases {
+            let files = vec![DataFile { stats: "{}".to_owned(), ..file() }];
+            let batch = Batch { files, ..Batch::default() };
+            let notes = notes();
+            let bytes = render(&Draft {
+                notes: &notes,
+                txns: &[],
+                batch: Some(&batch),
+                rewrite: Some(rewrite),
+                read_version: 4,
+                now_ms: 99,
+                in_commit_timestamp_ms: None,
+            });
+            let text = String::from_utf8(bytes).unwrap();
+            let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            assert_eq!(lines[0], action);
+            assert_eq!(lines[1]["add"]["dataChange"], data_change);
+            assert_eq!(lines[2]["commitInfo"]["operation"], operation);
+            assert_eq!(lines[2]["commitInfo"]["isBlindAppend"], false);
+        }
+    }
+
     fn offset(raw: i64) -> Offset {
         Offset::new(raw).unwrap()
     }
@@ -221,9 +284,8 @@ mod tests {
         }
     }
 
-    #[test] // K01
-    fn a_data_commit_reads_as_the_peers() {
-        let file = DataFile {
+    fn file() -> DataFile {
+        DataFile {
             path: "date=2024/part-0.parquet".to_owned(),
             partition_values: vec![("date".to_owned(), Some("2024".to_owned())), ("k".to_owned(), None)],
             size_bytes: 10,
@@ -231,7 +293,12 @@ mod tests {
             num_records: 2,
             stats: r#"{"numRecords":2}"#.to_owned(),
             spans: vec![FileSpan { partition: PartitionId(0), from: offset(0), to: offset(3), rows: 2 }],
-        };
+        }
+    }
+
+    #[test] // K01
+    fn a_data_commit_reads_as_the_peers() {
+        let file = file();
         let batch = Batch { files: vec![file.clone()], ..Batch::default() };
         let notes = notes();
         let txns = [("app-0".to_owned(), 2)];
@@ -239,6 +306,7 @@ mod tests {
             notes: &notes,
             txns: &txns,
             batch: Some(&batch),
+            rewrite: None,
             read_version: 4,
             now_ms: 99,
             in_commit_timestamp_ms: None,

@@ -36,7 +36,7 @@ pub struct NewTable {
     pub schema: TableSchema,
     /// Names of columns, in order; empty for a table in one piece.
     pub partition_columns: Vec<String>,
-    /// `delta.*` properties that need no feature, and any others.
+    /// `delta.*` properties that need no feature, `delta.enableDeletionVectors`, and any others.
     pub properties: BTreeMap<String, String>,
 }
 
@@ -58,6 +58,9 @@ const PLAIN_PROPERTIES: [&str; 15] = [
     "delta.randomizeFilePrefixes",
     "delta.targetFileSize",
 ];
+
+/// The one property that brings a feature into the protocol.
+const VECTORS_PROPERTY: &str = "delta.enableDeletionVectors";
 
 /// Makes a table at a location (as [`Table::open`](crate::table::Table::open) takes it). Blocks.
 ///
@@ -99,9 +102,8 @@ async fn create_at(place: &Place, table: &NewTable) -> Result<Created, DeltaErro
 /// Version 0, once the table is known to be one that we can write to.
 fn render(place: &Place, table: &NewTable) -> Result<Vec<u8>, DeltaError> {
     check_partitioning(place, table)?;
-    if let Some(name) =
-        table.properties.keys().find(|name| name.starts_with("delta.") && !PLAIN_PROPERTIES.contains(&name.as_str()))
-    {
+    let is_known = |name: &str| PLAIN_PROPERTIES.contains(&name) || name == VECTORS_PROPERTY;
+    if let Some(name) = table.properties.keys().find(|name| name.starts_with("delta.") && !is_known(name)) {
         return Err(DeltaError::Refused {
             table: place.name.clone(),
             feature: name.clone(),
@@ -109,7 +111,9 @@ fn render(place: &Place, table: &NewTable) -> Result<Vec<u8>, DeltaError> {
         });
     }
     let ntz = table.schema.holds(&|kind| *kind == DataType::Timestamp(TimeUnit::Microsecond, None));
-    let features: Vec<String> = if ntz { vec!["timestampNtz".to_owned()] } else { vec![] };
+    let vectors = table.properties.get(VECTORS_PROPERTY).is_some_and(|value| value == "true");
+    let listed = [(vectors, "deletionVectors"), (ntz, "timestampNtz")];
+    let features: Vec<String> = listed.iter().filter(|(used, _)| *used).map(|(_, name)| (*name).to_owned()).collect();
     features::check(&Needs {
         table: &place.name,
         min_writer_version: 2,
@@ -117,13 +121,12 @@ fn render(place: &Place, table: &NewTable) -> Result<Vec<u8>, DeltaError> {
         properties: &table.properties,
         schema: &table.schema,
     })?;
-    let protocol = if ntz {
-        json!({
-            "minReaderVersion": 3, "minWriterVersion": 7,
-            "readerFeatures": ["timestampNtz"], "writerFeatures": ["appendOnly", "invariants", "timestampNtz"],
-        })
-    } else {
+    let protocol = if features.is_empty() {
         json!({"minReaderVersion": 1, "minWriterVersion": 2})
+    } else {
+        let writer: Vec<_> =
+            ["appendOnly", "invariants"].into_iter().chain(features.iter().map(String::as_str)).collect();
+        json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": writer})
     };
     let now_ms = now_ms();
     let text = |value: &Value| value.to_string();

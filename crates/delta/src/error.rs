@@ -75,6 +75,14 @@ pub enum DeltaError {
         /// Which version, and what is wrong with it.
         reason: String,
     },
+    /// Rows that a view's table can't take, or does not have.
+    #[error("a change of a view can't go into table {table}: {reason}")]
+    Change {
+        /// The table.
+        table: String,
+        /// Which row, what is wrong with it, and what to do.
+        reason: String,
+    },
 }
 
 impl Fault for DeltaError {
@@ -85,7 +93,7 @@ impl Fault for DeltaError {
                 Verdict::Stop(Exit::Config)
             }
             Self::Missing { .. } | Self::Denied { .. } => Verdict::Stop(Exit::Unavailable),
-            Self::Broken { .. } => Verdict::Stop(Exit::Data),
+            Self::Broken { .. } | Self::Change { .. } => Verdict::Stop(Exit::Data),
         }
     }
 }

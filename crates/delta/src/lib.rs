@@ -20,6 +20,7 @@ pub mod scan;
 mod schema;
 mod store;
 pub mod table;
+pub mod view;
 
 pub use checkpoint::{Checkpoints, DEFAULT_INTERVAL, Housekeeping};
 pub use commit::{ENGINE, GapNote, Notes, SPANS_TAG, Span, spans_from_tag};

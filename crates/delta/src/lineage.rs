@@ -30,8 +30,16 @@ impl Table {
     /// Reads commits backwards until it is known who stored each of these partitions' offsets, as
     /// far as the log goes and the bound allows.
     pub(crate) fn look_back(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<(), DeltaError> {
+        let keys = partitions.iter().flat_map(|&partition| {
+            [Some(self.plain_key(partition)), self.qualified_key(partition)].into_iter().flatten()
+        });
+        self.look_back_for(&keys.collect::<Vec<_>>())
+    }
+
+    /// The same for app ids.
+    pub(crate) fn look_back_for(&mut self, keys: &[String]) -> Result<(), DeltaError> {
         let oldest = self.version.saturating_sub(LOOK_BACK_COMMITS);
-        while self.known.seen_from > oldest && !self.known.exhausted && self.unknown(partitions) {
+        while self.known.seen_from > oldest && !self.known.exhausted && self.unknown(keys) {
             let to = self.known.seen_from;
             let from = to.saturating_sub(STRIDE).max(oldest);
             let place = &self.kernel.place;
@@ -49,13 +57,19 @@ impl Table {
         Ok(())
     }
 
-    fn unknown(&self, partitions: &BTreeSet<PartitionId>) -> bool {
-        partitions.iter().any(|partition| {
-            [Some(self.plain_key(*partition)), self.qualified_key(*partition)]
-                .into_iter()
-                .flatten()
-                .any(|key| self.known.txns.get(&key).is_some_and(|stored| !stored.is_understood()))
-        })
+    fn unknown(&self, keys: &[String]) -> bool {
+        keys.iter().any(|key| self.known.txns.get(key).is_some_and(|stored| !stored.is_understood()))
+    }
+
+    /// P9: the RESTORE, if any, that took back the data which the newest offset under `key` is about.
+    pub(crate) fn taken_back(&mut self, key: &str) -> Result<Option<Restore>, DeltaError> {
+        let Some(stored) = self.known.txns.get(key).cloned() else { return Ok(None) };
+        let after = |restore: &&Restore| stored.at.is_none_or(|at| at < restore.at);
+        let Some(newest) = self.known.restores.iter().rfind(after).map(|restore| restore.at) else { return Ok(None) };
+        if self.covered(key, stored.last, stored.at)? == Some(stored.last) {
+            return Ok(None);
+        }
+        self.resolved(newest).map(Some)
     }
 
     fn plain_key(&self, partition: PartitionId) -> String {
@@ -228,15 +242,15 @@ impl Table {
         self.runtime.block_on(async {
             let restore = log::read_all::<FileName>(place, [at]).await?;
             let Some(restore) = restore.and_then(|mut commits| commits.pop()) else { return Err(self.unreadable(at)) };
-            let names = |actions: Vec<FileName>| actions.into_iter().map(|action| action.path).collect::<HashSet<_>>();
-            let (mut removed, mut added) = (names(restore.removes), names(restore.adds));
+            let mut removed: HashSet<FileName> = restore.removes.into_iter().collect();
+            let mut added: HashSet<FileName> = restore.adds.into_iter().collect();
             let mut target = at - 1;
             let mut commits = std::pin::pin!(log::read::<FileName>(place, (0..at).rev()));
             while !(removed.is_empty() && added.is_empty()) {
                 let Some((version, commit)) = commits.try_next().await? else { break };
                 let Some(commit) = commit else { return Err(self.unreadable(version)) };
-                let undone = commit.adds.iter().filter(|add| removed.remove(&add.path)).count()
-                    + commit.removes.iter().filter(|remove| added.remove(&remove.path)).count();
+                let undone = commit.adds.iter().filter(|add| removed.remove(add)).count()
+                    + commit.removes.iter().filter(|remove| added.remove(remove)).count();
                 if undone > 0 {
                     target = version.saturating_sub(1);
                 }
@@ -257,8 +271,19 @@ impl Table {
     }
 }
 
-/// The one thing wanted of file actions.
-#[derive(Debug, Deserialize)]
+/// What tells one live file from another: the same path with other dead rows is another.
+#[derive(Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct FileName {
     path: String,
+    deletion_vector: Option<VectorName>,
+}
+
+/// A deletion vector's name.
+#[derive(Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VectorName {
+    storage_type: String,
+    path_or_inline_dv: String,
+    offset: Option<i64>,
 }

@@ -7,11 +7,15 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use delta_kernel::engine::arrow_conversion::TryIntoArrow;
 use delta_kernel::engine::arrow_data::EngineDataArrowExt;
 use delta_kernel::{Engine, KernelResult, Snapshot, SnapshotRef};
 use delta_kernel_default_engine::DefaultEngineBuilder;
 use delta_kernel_default_engine::executor::tokio::TokioMultiThreadExecutor;
 use lakeward_protocol::position::TableVersion;
+use object_store::ObjectStore;
+use object_store::path::Path;
 use tokio::runtime::Handle;
 
 use crate::error::DeltaError;
@@ -21,6 +25,7 @@ use crate::store::Place;
 pub struct Scan {
     table: String,
     version: TableVersion,
+    schema: SchemaRef,
     batches: Box<dyn Iterator<Item = KernelResult<RecordBatch>> + Send>,
 }
 
@@ -32,11 +37,50 @@ impl Scan {
     /// # Errors
     /// There is no such table or column, or it can't be read.
     pub fn open(location: &str, columns: Option<&[&str]>, runtime: &Handle) -> Result<Self, DeltaError> {
-        let place = Place::resolve(location)?;
+        Self::open_place(Place::resolve(location)?, None, columns, runtime)
+    }
+
+    /// The rows as of an older version, as long as the log and the files of that time are there.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); the version is not there, or not any more.
+    pub fn open_at(
+        location: &str,
+        version: TableVersion,
+        columns: Option<&[&str]>,
+        runtime: &Handle,
+    ) -> Result<Self, DeltaError> {
+        Self::open_place(Place::resolve(location)?, Some(version), columns, runtime)
+    }
+
+    /// The rows of a table in a store that is there already, of the newest version where none is named.
+    ///
+    /// # Errors
+    /// As [`open_at`](Self::open_at).
+    pub fn open_on(
+        store: Arc<dyn ObjectStore>,
+        root: Path,
+        version: Option<TableVersion>,
+        columns: Option<&[&str]>,
+        runtime: &Handle,
+    ) -> Result<Self, DeltaError> {
+        Self::open_place(Place::on_store(store, root)?, version, columns, runtime)
+    }
+
+    fn open_place(
+        place: Place,
+        version: Option<TableVersion>,
+        columns: Option<&[&str]>,
+        runtime: &Handle,
+    ) -> Result<Self, DeltaError> {
         let executor = Arc::new(TokioMultiThreadExecutor::new(runtime.clone()));
         let engine = DefaultEngineBuilder::new(Arc::clone(&place.store)).with_task_executor(executor).build();
-        let snapshot = Snapshot::builder_for(place.url.as_str()).build(&engine).map_err(|error| {
-            if DeltaError::is_absence(&error) {
+        let mut builder = Snapshot::builder_for(place.url.as_str());
+        if let Some(version) = version {
+            builder = builder.at_version(version.0);
+        }
+        let snapshot = builder.build(&engine).map_err(|error| {
+            if version.is_none() && DeltaError::is_absence(&error) {
                 return DeltaError::Missing { table: place.name.clone() };
             }
             DeltaError::kernel(&place.name, "open", error)
@@ -59,11 +103,18 @@ impl Scan {
             })?,
         };
         let failed = |error| DeltaError::kernel(&table, "read", error);
+        let arrow: Schema = schema.as_ref().try_into_arrow().map_err(|error| failed(error.into()))?;
         let scan = Arc::clone(snapshot).scan_builder().with_schema(schema).build().map_err(failed)?;
         let data = scan.execute(engine).map_err(failed)?;
         let batches = Box::new(data.map(|batch| batch?.try_into_record_batch()));
         let version = TableVersion(snapshot.version());
-        Ok(Self { table, version, batches })
+        Ok(Self { table, version, schema: Arc::new(arrow), batches })
+    }
+
+    /// The columns that come.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
     }
 
     /// The version that is read.

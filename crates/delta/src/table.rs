@@ -10,7 +10,7 @@
 //! - P8: `load` never answers from memory: the newest version is proven by a listing.
 //! - P9: a table or topic that is not the one we left shows in [`Head::breach`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,12 +22,12 @@ use object_store::{ObjectStore, PutMode};
 use tokio::runtime::Handle;
 
 use crate::checkpoint::{Checkpoints, Housekeeper, Housekeeping};
-use crate::commit::{self, Draft, GapNote, Notes, Span};
+use crate::commit::{self, Draft, GapNote, Notes, Rewrite, Span};
 use crate::create::NewTable;
 use crate::error::DeltaError;
 use crate::kernel::{Configuration, Kernel};
 use crate::known::Known;
-use crate::layout::{Batch, Layout};
+use crate::layout::{Batch, Layout, Tally};
 use crate::log::{self, Identity, Listing};
 use crate::schema::column_text;
 use crate::store::Place;
@@ -67,11 +67,13 @@ pub struct Table {
     identity: Option<Identity>,
     pub(crate) known: Known,
     /// Another table than the one we opened, and committed to, lies there.
-    recreated: Option<Breach>,
+    pub(crate) recreated: Option<Breach>,
     /// App ids whose other owner was warned about.
     pub(crate) warned: BTreeSet<String>,
     housekeeper: Housekeeper,
     committed: Option<u64>,
+    /// How often what lay there did not follow from what we knew.
+    pub(crate) reopened: u64,
 }
 
 /// Listings that disagree with themselves (made while somebody commits) are made again so often.
@@ -119,6 +121,7 @@ impl Table {
             warned: BTreeSet::new(),
             housekeeper,
             committed: None,
+            reopened: 0,
         })
     }
 
@@ -165,7 +168,7 @@ impl Table {
     }
 
     /// Brings what we know up to the newest version.
-    fn refresh(&mut self) -> Result<(), DeltaError> {
+    pub(crate) fn refresh(&mut self) -> Result<(), DeltaError> {
         for _ in 0..LISTINGS {
             let listing = self.runtime.block_on(log::list(&self.kernel.place, self.version))?;
             let here = listing.commits.get(&self.version);
@@ -208,6 +211,7 @@ impl Table {
     fn reopen(&mut self) -> Result<(), DeltaError> {
         let opened = Opened::new(&self.kernel, &self.runtime, &self.app_id)?;
         self.note_recreation(&opened.configuration.table_id);
+        self.reopened += 1;
         (self.configuration, self.version) = (opened.configuration, opened.version);
         (self.identity, self.known) = (opened.identity, opened.known);
         self.housekeeper.restart(opened.checkpoint);
@@ -222,9 +226,9 @@ impl Table {
         self.recreated = (was != is).then(|| Breach::Recreated { was, is: is.to_owned() });
     }
 
-    fn notes(&self, permit: &Permit, batch: Option<&Batch>) -> Notes {
+    pub(crate) fn notes(&self, permit: &Permit, tally: Option<&BTreeMap<PartitionId, Tally>>) -> Notes {
         let span = |(partition, advance): (&PartitionId, &lakeward_protocol::ports::Advance)| {
-            let tally = batch.and_then(|batch| batch.tally.get(partition)).copied().unwrap_or_default();
+            let tally = tally.and_then(|tally| tally.get(partition)).copied().unwrap_or_default();
             Span {
                 partition: partition.0,
                 from: advance.from.get(),
@@ -248,6 +252,45 @@ impl Table {
             topic_id: self.topic.as_ref().and_then(Topic::id_text),
             spans: permit.advances().iter().map(span).collect(),
             gaps: permit.gaps().iter().map(gap).collect(),
+        }
+    }
+}
+
+/// What one commit holds.
+pub(crate) struct Contents<'a> {
+    pub notes: &'a Notes,
+    /// App ids and the last offset that each stores.
+    pub txns: &'a [(String, i64)],
+    pub batch: Option<&'a Batch>,
+    pub rewrite: Option<&'a Rewrite>,
+}
+
+impl Table {
+    /// Puts a version if absent.
+    ///
+    /// # Errors
+    /// The outcome is unknown: the version may be there.
+    pub(crate) fn put_version(&mut self, version: u64, contents: &Contents<'_>) -> Result<Put, DeltaError> {
+        let now_ms = now_ms();
+        let in_commit_timestamp_ms = self
+            .configuration
+            .has_in_commit_timestamps()
+            .then(|| self.known.in_commit_timestamp_ms.map_or(now_ms, |before| now_ms.max(before + 1)));
+        let Contents { notes, txns, batch, rewrite } = *contents;
+        let read_version = version - 1;
+        let bytes =
+            commit::render(&Draft { notes, txns, batch, rewrite, read_version, now_ms, in_commit_timestamp_ms });
+        let place = &self.kernel.place;
+        let file = place.log_file(&log::commit_name(version));
+        let put = place.store.put_opts(&file, bytes.into(), PutMode::Create.into());
+        match self.runtime.block_on(put) {
+            Ok(_) => {
+                self.recreated = None;
+                self.committed = Some(version);
+                Ok(Put::Done)
+            }
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(Put::Taken),
+            Err(error) => Err(DeltaError::store(format!("commit version {version} of {}", place.name), error)),
         }
     }
 }
@@ -308,8 +351,9 @@ impl OutputLog for Table {
         self.look_back(partitions)?;
         let mut frontier = Frontier::new();
         for &partition in partitions {
-            if let Some(stored) = self.known.txns.get(&self.key(partition)) {
-                frontier.insert(partition, self.position(partition, stored.last)?);
+            let key = self.key(partition);
+            if let Some(stored) = self.known.txns.get(&key) {
+                frontier.insert(partition, self.position(&key, stored.last)?);
             }
         }
         let breach = match self.recreated.clone() {
@@ -325,34 +369,10 @@ impl OutputLog for Table {
     }
 
     fn put(&mut self, permit: &Permit, batch: Option<&Batch>) -> Result<Put, DeltaError> {
-        let version = permit.version().0;
         let txns: Vec<_> =
             permit.advances().iter().map(|(partition, advance)| (self.key(*partition), advance.to.last())).collect();
-        let now_ms = now_ms();
-        let in_commit_timestamp_ms = self
-            .configuration
-            .has_in_commit_timestamps()
-            .then(|| self.known.in_commit_timestamp_ms.map_or(now_ms, |before| now_ms.max(before + 1)));
-        let bytes = commit::render(&Draft {
-            notes: &self.notes(permit, batch),
-            txns: &txns,
-            batch,
-            read_version: version - 1,
-            now_ms,
-            in_commit_timestamp_ms,
-        });
-        let place = &self.kernel.place;
-        let file = place.log_file(&log::commit_name(version));
-        let put = place.store.put_opts(&file, bytes.into(), PutMode::Create.into());
-        match self.runtime.block_on(put) {
-            Ok(_) => {
-                self.recreated = None;
-                self.committed = Some(version);
-                Ok(Put::Done)
-            }
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(Put::Taken),
-            Err(error) => Err(DeltaError::store(format!("commit version {version} of {}", place.name), error)),
-        }
+        let notes = self.notes(permit, batch.map(|batch| &batch.tally));
+        self.put_version(permit.version().0, &Contents { notes: &notes, txns: &txns, batch, rewrite: None })
     }
 
     fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, DeltaError> {
@@ -378,10 +398,10 @@ impl OutputLog for Table {
 
 impl Table {
     /// The position that a stored `txn` stands for.
-    fn position(&self, partition: PartitionId, last: i64) -> Result<Offset, DeltaError> {
+    pub(crate) fn position(&self, app_id: &str, last: i64) -> Result<Offset, DeltaError> {
         Offset::after(last).map_err(|error| DeltaError::Broken {
             table: self.name().to_owned(),
-            reason: format!("its stored offset of partition {partition} (app id {}): {error}", self.key(partition)),
+            reason: format!("its stored offset under the app id {app_id}: {error}"),
         })
     }
 }

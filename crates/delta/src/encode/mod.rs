@@ -26,6 +26,7 @@ mod writer;
 
 pub use error::EncodeError;
 pub use options::{Compression, WriterOptions};
+pub(crate) use partition::write_value;
 pub use sift::Unfit;
 pub use upload::{SealedFile, put};
 pub use writer::Writer;

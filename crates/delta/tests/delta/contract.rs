@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::support::{Disk, offset, options, write_rows};
 
-struct OnDisk {
-    disk: Disk,
-    properties: &'static [(&'static str, &'static str)],
+pub struct OnDisk {
+    pub disk: Disk,
+    pub properties: &'static [(&'static str, &'static str)],
 }
 
 impl OutputHarness for OnDisk {
@@ -66,7 +66,7 @@ impl OutputHarness for OnDisk {
 
     fn foreign_recreate(&mut self) -> bool {
         self.disk.delete();
-        let again = Disk::with(&[]);
+        let again = Disk::with(self.properties);
         std::fs::create_dir_all(self.disk.log_folder()).unwrap();
         for name in again.log_names() {
             std::fs::copy(again.log_folder().join(&name), self.disk.log_folder().join(&name)).unwrap();

@@ -7,3 +7,4 @@ mod lineage;
 mod races;
 mod support;
 mod tables;
+mod view;

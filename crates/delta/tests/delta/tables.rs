@@ -202,7 +202,7 @@ fn tables_are_created_as_asked_or_not_at_all() {
         (table(&["day", "day"], &[]),                                 "twice"),
         (table(&["ts", "day", "amount"], &[]),                        "no partition column"),
         (table(&[], &[("delta.columnMapping.mode", "name")]),         "delta.columnMapping.mode"),
-        (table(&[], &[("delta.enableDeletionVectors", "true")]),      "delta.enableDeletionVectors"),
+        (table(&[], &[("delta.enableChangeDataFeed", "true")]),       "delta.enableChangeDataFeed"),
     ];
     for (bad, name) in cases {
         let disk = Disk::empty();

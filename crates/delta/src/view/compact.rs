@@ -1,0 +1,294 @@
+//! Compaction: files with many dead rows, and many small files, become few whole ones.
+//!
+//! Rows are read and written beside the commits, from one version of the table. What comes of it is
+//! put after a later commit, if every file that it replaces is still there: rows that died meanwhile
+//! are dead in the new files as well, and where a file is gone, or rows came back, all of it is
+//! dropped, to be tried again. No row comes or goes by it (`dataChange` false).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
+use delta_kernel::actions::deletion_vector::DeletionVectorDescriptor;
+use roaring::RoaringTreemap;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::files::LiveFile;
+use super::index::Digest;
+use super::key::Keys;
+use super::scanned::{Found, Scanned};
+use crate::encode::{EncodeError, SealedFile, Writer, WriterOptions, put};
+use crate::error::DeltaError;
+use crate::kernel::Kernel;
+use crate::layout::{DataFile, Layout};
+
+/// When files are rewritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// A file of whose rows more than this share is dead is rewritten.
+    pub dead_percent: u64,
+    /// More small files than this (of one partition value) are made one.
+    pub small_files: usize,
+    /// A file below this is small.
+    pub small_file_bytes: u64,
+    /// Bytes of files rewritten in one go at most. Bounds memory and time, too: a row's place takes 24
+    /// bytes while it moves.
+    pub most_bytes: u64,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self { dead_percent: 50, small_files: 32, small_file_bytes: 16 << 20, most_bytes: 256 << 20 }
+    }
+}
+
+/// Commits between two looks at the files of a table that is only appended to: each reads the log's
+/// list of files.
+const LOOK_EVERY: u64 = 16;
+
+/// Times that a finished rewrite is offered to the log.
+const OFFERS: usize = 3;
+
+/// A file to rewrite, as it was when that was decided.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    pub path: String,
+    pub vector: Option<DeletionVectorDescriptor>,
+}
+
+/// Files rewritten, in the store and in no commit.
+#[derive(Debug)]
+pub(crate) struct Rewritten {
+    /// The version that they were read from.
+    pub version: u64,
+    pub layout: Layout,
+    /// The files replaced, as they were.
+    pub sources: Vec<LiveFile>,
+    pub files: Vec<DataFile>,
+    /// By file: where its rows are from.
+    pub rows: Vec<Vec<Origin>>,
+    /// Offers to the log left.
+    pub offers: usize,
+}
+
+/// A row that moves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub digest: Digest,
+    /// Index among the sources.
+    pub source: u32,
+    pub row: u32,
+}
+
+/// Decides what is rewritten, and has it done.
+#[derive(Debug)]
+pub(crate) struct Compactor {
+    policy: Option<Compaction>,
+    writer: WriterOptions,
+    runtime: Handle,
+    running: Option<JoinHandle<Result<Option<Rewritten>, DeltaError>>>,
+    ready: Option<Rewritten>,
+    looked_at: u64,
+}
+
+/// What a rewrite needs.
+pub(crate) struct Job {
+    pub kernel: Kernel,
+    pub layout: Layout,
+    pub version: u64,
+    /// Chosen already, or to be chosen from the version's files.
+    pub chosen: Option<Vec<Candidate>>,
+    /// Where rows are followed.
+    pub keys: Option<Arc<Keys>>,
+}
+
+impl Compactor {
+    pub(crate) fn new(policy: Option<Compaction>, writer: WriterOptions, runtime: Handle) -> Self {
+        Self { policy, writer, runtime, running: None, ready: None, looked_at: 0 }
+    }
+
+    /// What is to be rewritten of these files.
+    pub(crate) fn choose<'a>(&self, files: impl Iterator<Item = &'a LiveFile>) -> Option<Vec<Candidate>> {
+        choose(self.policy.as_ref()?, files)
+    }
+
+    /// May a table of which nothing is known be looked at now?
+    pub(crate) fn is_time_to_look(&mut self, version: u64) -> bool {
+        let due = version >= self.looked_at + LOOK_EVERY || version < self.looked_at;
+        self.looked_at = if due { version } else { self.looked_at };
+        due && self.policy.is_some()
+    }
+
+    /// Is it free to begin?
+    pub(crate) fn is_idle(&self) -> bool {
+        self.policy.is_some() && self.running.is_none() && self.ready.is_none()
+    }
+
+    /// Begins a rewrite beside everything else.
+    pub(crate) fn start(&mut self, job: Job) {
+        let Some(policy) = self.policy.clone() else { return };
+        let (writer, runtime) = (self.writer.clone(), self.runtime.clone());
+        self.running = Some(self.runtime.spawn_blocking(move || job.run(&policy, writer, &runtime)));
+    }
+
+    /// Waits for the rewrite under way.
+    pub(crate) fn wait(&mut self) {
+        if let Some(task) = self.running.take() {
+            self.take_in(task);
+        }
+    }
+
+    /// What was rewritten, once it is.
+    pub(crate) fn take(&mut self) -> Option<Rewritten> {
+        if self.running.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.wait();
+        }
+        self.ready.take()
+    }
+
+    /// Offers it again later, or drops it: its files stay behind as orphans.
+    pub(crate) fn put_back(&mut self, mut rewritten: Rewritten) {
+        rewritten.offers = rewritten.offers.saturating_sub(1);
+        if rewritten.offers > 0 {
+            self.ready = Some(rewritten);
+        }
+    }
+
+    fn take_in(&mut self, task: JoinHandle<Result<Option<Rewritten>, DeltaError>>) {
+        match self.runtime.block_on(task) {
+            Ok(Ok(rewritten)) => self.ready = rewritten,
+            Ok(Err(error)) => tracing::warn!(%error, "a compaction failed; another try comes later"),
+            Err(error) => tracing::warn!(%error, "a compaction broke off; another try comes later"),
+        }
+    }
+}
+
+/// See [`Compaction`]. One partition value's files at a time.
+fn choose<'a>(policy: &Compaction, files: impl Iterator<Item = &'a LiveFile>) -> Option<Vec<Candidate>> {
+    let mut by_value: BTreeMap<String, Vec<(bool, &LiveFile)>> = BTreeMap::new();
+    for file in files {
+        let decayed = file.dead_rows() * 100 > file.rows * policy.dead_percent;
+        if decayed || file.size_bytes < policy.small_file_bytes {
+            let value = serde_json::to_string(&file.partition_values).expect("JSON of JSON");
+            by_value.entry(value).or_default().push((decayed, file));
+        }
+    }
+    let is_due = |files: &Vec<(bool, &LiveFile)>| {
+        let decayed = files.iter().filter(|(decayed, _)| *decayed).count();
+        decayed > 0 || files.len() > policy.small_files
+    };
+    let mut files = by_value.into_values().find(is_due)?;
+    files.sort_by_key(|(decayed, file)| (!decayed, file.size_bytes));
+    let mut bytes = 0;
+    let chosen = files.into_iter().take_while(|(_, file)| {
+        let first = bytes == 0;
+        bytes += file.size_bytes;
+        first || bytes <= policy.most_bytes
+    });
+    let chosen = chosen.map(|(_, file)| Candidate { path: file.path.clone(), vector: file.vector.clone() });
+    Some(chosen.collect())
+}
+
+impl Job {
+    fn run(
+        self,
+        policy: &Compaction,
+        writer: WriterOptions,
+        runtime: &Handle,
+    ) -> Result<Option<Rewritten>, DeltaError> {
+        let Some(snapshot) = self.kernel.at(self.version)? else { return Ok(None) };
+        let columns: Vec<_> = self.layout.schema().fields().iter().map(|field| field.name().as_str()).collect();
+        let mut scanned = Scanned::new(&self.kernel, &snapshot, &columns)?;
+        let mut found = std::mem::take(&mut scanned.files);
+        let chosen = match &self.chosen {
+            Some(chosen) => chosen.clone(),
+            None => {
+                for each in &mut found {
+                    each.file.rows = each.file.rows_by_stats();
+                }
+                let Some(chosen) = choose(policy, found.iter().map(|each| &each.file)) else { return Ok(None) };
+                chosen
+            }
+        };
+        let is_chosen = |each: &Found| {
+            chosen.iter().any(|wanted| wanted.path == each.file.path && wanted.vector == each.file.vector)
+        };
+        found.retain(is_chosen);
+        if found.len() < chosen.len() {
+            return Ok(None);
+        }
+        self.rewrite(&scanned, found, writer, runtime).map(Some)
+    }
+
+    fn rewrite(
+        &self,
+        scanned: &Scanned,
+        found: Vec<Found>,
+        options: WriterOptions,
+        runtime: &Handle,
+    ) -> Result<Rewritten, DeltaError> {
+        let table = self.layout.table().to_owned();
+        let failed = |error: EncodeError| match error {
+            EncodeError::Upload(error) => error,
+            error => DeltaError::Broken { table: table.clone(), reason: format!("rows can't be moved: {error}") },
+        };
+        let mut writer = Writer::new(&self.layout, options).map_err(failed)?;
+        let (mut origins, mut sources, mut sealed) = (Vec::new(), Vec::new(), Vec::<SealedFile>::new());
+        for (number, mut each) in (0..).zip(found) {
+            scanned.read_vector(&mut each.file)?;
+            each.file.rows = self.move_rows(scanned, &each, number, &mut writer, &mut origins).map_err(failed)?;
+            sources.push(each.file);
+        }
+        while let Some(file) = writer.seal_next().map_err(failed)? {
+            sealed.push(file);
+        }
+        let (mut files, mut rows) = (Vec::new(), Vec::new());
+        let mut origins = origins.into_iter();
+        for file in &sealed {
+            let length = usize::try_from(file.rows()).expect("rows that were in memory");
+            rows.push(origins.by_ref().take(length).collect());
+            files.push(runtime.block_on(put(&self.layout, file))?);
+        }
+        let layout = self.layout.clone();
+        Ok(Rewritten { version: self.version, layout, sources, files, rows, offers: OFFERS })
+    }
+
+    /// Writes a file's live rows; how many it has, dead ones too.
+    fn move_rows(
+        &self,
+        scanned: &Scanned,
+        found: &Found,
+        number: u32,
+        writer: &mut Writer,
+        origins: &mut Vec<Origin>,
+    ) -> Result<u64, EncodeError> {
+        let table = self.layout.table().to_owned();
+        let failed = |source| EncodeError::Arrow { table: table.clone(), source };
+        let mut rows = 0_u64;
+        for batch in scanned.rows(found)? {
+            let batch = batch?;
+            let length = batch.num_rows() as u64;
+            let batch = RecordBatch::try_new(self.layout.schema().clone(), batch.columns().to_vec()).map_err(failed)?;
+            let live: Vec<u64> = (rows..rows + length).filter(|row| !found.file.dead.contains(*row)).collect();
+            let mask = live_mask(&found.file.dead, rows, length);
+            let batch = filter_record_batch(&batch, &mask).map_err(failed)?;
+            if let Some(keys) = &self.keys {
+                let digests = keys.digests(&keys.project(&batch)?)?;
+                origins.extend(live.iter().zip(digests).map(|(row, digest)| Origin {
+                    digest,
+                    source: number,
+                    row: u32::try_from(*row).expect("the index has its rows"),
+                }));
+            }
+            writer.write(&batch, &[])?;
+            rows += length;
+        }
+        Ok(rows)
+    }
+}
+
+fn live_mask(dead: &RoaringTreemap, from: u64, length: u64) -> BooleanArray {
+    (from..from + length).map(|row| Some(!dead.contains(row))).collect()
+}

@@ -1,0 +1,347 @@
+//! The sink itself: stage, commit, and keep the state at the table's newest version.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
+use lakeward_protocol::position::{CommitId, Offset, PartitionId, Shape, TableVersion};
+
+use super::change::{Change, StageError, Staged, Stager};
+use super::compact::{Compaction, Compactor};
+use super::key::Keys;
+use super::mode::{self, Mode};
+use super::revise::Revision;
+use super::state::State;
+use crate::commit::{Notes, Rewrite};
+use crate::encode::{Writer, WriterOptions};
+use crate::error::DeltaError;
+use crate::layout::Layout;
+use crate::table::{Contents, Table, now_ms};
+
+/// Times that [`View::commit`] tries: each lost race or lost reply costs one.
+const ATTEMPTS: usize = 50;
+
+/// How a view is written.
+#[derive(Clone, Debug)]
+pub struct ViewOptions {
+    /// What the table holds.
+    pub mode: Mode,
+    /// Columns that name a row; none where only whole rows do, and a row may be there several times.
+    /// Looked at in mode upsert alone.
+    pub key: Vec<String>,
+    /// How files are written.
+    pub writer: WriterOptions,
+    /// When files are rewritten; `None` for never.
+    pub compaction: Option<Compaction>,
+}
+
+/// One source partition's part of a step, as the sink stores it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The `txn`'s app id. Begins with the table's own (`TableOptions::app_id`) and a dash.
+    pub app_id: String,
+    /// What the sink must say before the commit, exactly.
+    pub from: Option<Offset>,
+    /// What it says after it.
+    pub to: Offset,
+}
+
+/// How a commit ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Commit {
+    /// It stands, as this version.
+    Done(TableVersion),
+    /// The sink was at the step's end already: nothing was written.
+    AlreadyDone,
+    /// The sink stands elsewhere: somebody else moved it. Nothing was written.
+    Fenced {
+        /// The first app id that is not where the step begins.
+        app_id: String,
+        /// Where it is.
+        stored: Option<Offset>,
+    },
+    /// The change was staged for another shape of the table: stage it anew. Nothing was written.
+    Reshaped,
+    /// P9: the table's data is not what its offsets say. Nothing was written.
+    Breached(Breach),
+}
+
+/// A view's table, open for its one writer.
+///
+/// Methods block, and are called from outside of the runtime.
+#[derive(Debug)]
+pub struct View {
+    pub(super) table: Table,
+    pub(super) options: ViewOptions,
+    pub(super) keys: Arc<Keys>,
+    pub(super) stager: Stager,
+    pub(super) state: State,
+    /// The version that the state stands for, and of which table: see `Table::reopened`.
+    pub(super) synced: Option<(u64, u64)>,
+    /// The commit tried last and the first version that it was tried as.
+    tried: Option<(CommitId, TableVersion)>,
+    pub(super) compactor: Compactor,
+}
+
+impl View {
+    /// Makes a table a view's. In mode upsert its key columns are read.
+    ///
+    /// # Errors
+    /// A table that the mode can't write to, with what to do; keys that it does not have; two rows of
+    /// one key.
+    pub fn open(table: Table, options: ViewOptions) -> Result<Self, DeltaError> {
+        let layout = table.layout();
+        let keys = keys(&layout, &options)?;
+        let stager = stager(&layout, &options)?;
+        let compactor = Compactor::new(options.compaction.clone(), options.writer.clone(), table.runtime.clone());
+        let mut view =
+            Self { table, options, keys, stager, state: State::default(), synced: None, tried: None, compactor };
+        mode::check(view.options.mode, view.table.name(), &view.table.configuration)?;
+        view.sync()?;
+        Ok(view)
+    }
+
+    /// The table below.
+    #[must_use]
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Live rows, as of the newest version seen; in mode upsert alone.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.state.index.len()
+    }
+
+    /// Writes a step's change into files that no commit names yet.
+    ///
+    /// # Errors
+    /// Rows that the mode or the key does not allow, named; a store that refuses. Stage it again.
+    pub fn stage(&mut self, change: &Change) -> Result<Staged, StageError> {
+        self.stager.stage(&self.keys, change, &self.table.runtime)
+    }
+
+    /// Commits a step: its change, if it has any, and its offsets, in one version. A compare-and-swap:
+    /// each attempt first reads the newest version, whose offsets must be exactly the step's
+    /// beginning. After an error the same may be offered again under the same name: it looks for
+    /// itself first.
+    ///
+    /// # Errors
+    /// The outcome is unknown, or the change can't be: a row to delete that is not there, a second row
+    /// of a key.
+    ///
+    /// # Panics
+    /// When there is no move (P1: nothing would keep the change from being made twice), or an app id
+    /// is not the table's.
+    pub fn commit(&mut self, id: CommitId, moves: &[Move], staged: Option<&Staged>) -> Result<Commit, DeltaError> {
+        let prefix = format!("{}-", self.table.app_id);
+        assert!(!moves.is_empty(), "P1: a commit moves an offset");
+        assert!(moves.iter().all(|each| each.app_id.starts_with(&prefix)), "app ids begin with {prefix}: {moves:?}");
+        for _ in 0..ATTEMPTS {
+            self.refresh()?;
+            if let Some((_, from)) = self.tried.filter(|(tried, _)| *tried == id)
+                && let Some(version) = self.table.find(id, from)?
+            {
+                return Ok(Commit::Done(version));
+            }
+            if let Some(outcome) = self.compare(moves, staged)? {
+                return Ok(outcome);
+            }
+            let version = TableVersion(self.table.version).next();
+            if self.tried.is_none_or(|(tried, _)| tried != id) {
+                self.tried = Some((id, version));
+            }
+            let txns: Vec<_> = moves.iter().map(|each| (each.app_id.clone(), each.to.last())).collect();
+            let notes = self.notes(id);
+            if self.put_change(version.0, &notes, &txns, staged)? == Put::Done {
+                return Ok(Commit::Done(version));
+            }
+        }
+        Err(DeltaError::Outage {
+            doing: format!("commit to {}", self.table.name()),
+            source: format!("{ATTEMPTS} attempts were overtaken by other writers").into(),
+        })
+    }
+
+    /// Waits for a compaction under way and puts it, and for the log's housekeeping.
+    ///
+    /// # Errors
+    /// As for [`commit`](Self::commit); the view is as good as before.
+    pub fn settle(&mut self) -> Result<(), DeltaError> {
+        self.table.settle();
+        self.compactor.wait();
+        self.compact()
+    }
+
+    /// Brings table and state to the newest version.
+    pub(super) fn refresh(&mut self) -> Result<(), DeltaError> {
+        self.table.refresh()?;
+        self.follow()
+    }
+
+    /// Brings the state to where the table is, as long as it is the table that we opened.
+    fn follow(&mut self) -> Result<(), DeltaError> {
+        if self.table.recreated.is_some() {
+            return Ok(());
+        }
+        self.follow_shape()?;
+        self.sync()
+    }
+
+    /// A new shape needs a new writer, and may be none that we can write to.
+    fn follow_shape(&mut self) -> Result<(), DeltaError> {
+        let layout = self.table.layout();
+        if layout.shape() == self.stager.layout.shape() {
+            return Ok(());
+        }
+        mode::check(self.options.mode, self.table.name(), &self.table.configuration)?;
+        self.keys = keys(&layout, &self.options)?;
+        self.stager = stager(&layout, &self.options)?;
+        (self.state, self.synced) = (State::default(), None);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), DeltaError> {
+        let wanted = (self.table.reopened, self.table.version);
+        if self.options.mode != Mode::Upsert || self.synced == Some(wanted) {
+            return Ok(());
+        }
+        self.synced = None;
+        let version = self.table.version;
+        let Some(snapshot) = self.table.kernel.at(version)? else {
+            return Err(DeltaError::Outage {
+                doing: format!("read version {version} of {}", self.table.name()),
+                source: "it was there a moment ago, and is gone".into(),
+            });
+        };
+        self.state.sync(&self.table.kernel, &snapshot, &self.keys)?;
+        self.synced = Some(wanted);
+        Ok(())
+    }
+
+    /// What speaks against the commit, if anything.
+    fn compare(&mut self, moves: &[Move], staged: Option<&Staged>) -> Result<Option<Commit>, DeltaError> {
+        if let Some(breach) = self.table.recreated.clone() {
+            return Ok(Some(Commit::Breached(breach)));
+        }
+        let keys: Vec<_> = moves.iter().map(|each| each.app_id.clone()).collect();
+        self.table.look_back_for(&keys)?;
+        let mut stored = BTreeMap::new();
+        for key in &keys {
+            let last = self.table.known.txns.get(key).map(|txn| txn.last);
+            stored.insert(key, last.map(|last| self.table.position(key, last)).transpose()?);
+        }
+        for key in &keys {
+            if let Some(restore) = self.table.taken_back(key)? {
+                return Ok(Some(Commit::Breached(Breach::Restored {
+                    at: TableVersion(restore.at),
+                    to: TableVersion(restore.to.unwrap_or_default()),
+                    frontier: BTreeMap::new(),
+                })));
+            }
+        }
+        if moves.iter().all(|each| stored[&each.app_id] == Some(each.to)) {
+            return Ok(Some(Commit::AlreadyDone));
+        }
+        if let Some(each) = moves.iter().find(|each| stored[&each.app_id] != each.from) {
+            return Ok(Some(Commit::Fenced { app_id: each.app_id.clone(), stored: stored[&each.app_id] }));
+        }
+        let reshaped = staged.is_some_and(|staged| staged.shape != self.shape());
+        Ok(reshaped.then_some(Commit::Reshaped))
+    }
+
+    fn shape(&self) -> Shape {
+        self.stager.layout.shape()
+    }
+
+    fn notes(&self, id: CommitId) -> Notes {
+        Notes {
+            commit_id: id.to_string(),
+            app_id: self.table.app_id.clone(),
+            topic: self.table.topic.as_ref().map(|topic| topic.name.clone()),
+            topic_id: None,
+            spans: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    /// Puts a version with a change, made for the version before it and no other.
+    fn put_change(
+        &mut self,
+        version: u64,
+        notes: &Notes,
+        txns: &[(String, i64)],
+        staged: Option<&Staged>,
+    ) -> Result<Put, DeltaError> {
+        let is_upsert = self.options.mode == Mode::Upsert;
+        if is_upsert && self.synced != Some((self.table.reopened, version - 1)) {
+            // Not the version that the state stands for: nothing is put, which is no news of a taken one.
+            return Ok(Put::Taken);
+        }
+        let revision = match staged.filter(|_| is_upsert) {
+            Some(staged) => {
+                Some(Revision::new(&self.state, &self.keys, staged, &self.table.kernel, &self.table.runtime)?)
+            }
+            None => None,
+        };
+        let rewrite = revision.as_ref().map(|revision| revision.rewrite(&self.state, now_ms()));
+        let batch = staged.map(|staged| &staged.batch);
+        let rewrite = rewrite.as_ref().filter(|rewrite: &&Rewrite| !rewrite.actions.is_empty());
+        let put = self.table.put_version(version, &Contents { notes, txns, batch, rewrite })?;
+        if put == Put::Done && is_upsert {
+            if let (Some(revision), Some(staged)) = (revision, staged) {
+                revision.apply(&mut self.state, staged);
+            }
+            self.synced = Some((self.table.reopened, version));
+        }
+        Ok(put)
+    }
+}
+
+impl OutputLog for View {
+    type Batch = Staged;
+    type Layout = Layout;
+    type Error = DeltaError;
+
+    fn load(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<Head, DeltaError> {
+        let head = self.table.load(partitions)?;
+        self.follow()?;
+        Ok(head)
+    }
+
+    fn layout(&self) -> Layout {
+        self.table.layout()
+    }
+
+    fn put(&mut self, permit: &Permit, batch: Option<&Staged>) -> Result<Put, DeltaError> {
+        let advances = permit.advances().iter();
+        let txns: Vec<_> = advances.map(|(partition, each)| (self.table.key(*partition), each.to.last())).collect();
+        let notes = self.table.notes(permit, batch.map(|staged| &staged.batch.tally));
+        self.put_change(permit.version().0, &notes, &txns, batch)
+    }
+
+    fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, DeltaError> {
+        self.table.find(commit, from)
+    }
+
+    fn tend(&mut self) {
+        self.table.tend();
+        if let Err(error) = self.compact() {
+            tracing::warn!(table = self.table.name(), %error, "files could not be compacted; another try comes later");
+        }
+    }
+}
+
+fn keys(layout: &Layout, options: &ViewOptions) -> Result<Arc<Keys>, DeltaError> {
+    let key = if options.mode == Mode::Upsert { &options.key[..] } else { &[] };
+    Keys::new(layout, key).map(Arc::new)
+}
+
+fn stager(layout: &Layout, options: &ViewOptions) -> Result<Stager, DeltaError> {
+    let writer = Writer::new(layout, options.writer.clone()).map_err(|error| DeltaError::Broken {
+        table: layout.table().to_owned(),
+        reason: format!("files can't be written for it: {error}"),
+    })?;
+    Ok(Stager { layout: layout.clone(), writer, mode: options.mode })
+}

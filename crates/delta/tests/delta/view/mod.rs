@@ -1,0 +1,8 @@
+//! Views as tables: what they hold after each step, whoever else writes.
+
+mod contract;
+mod random;
+mod readers;
+mod refused;
+mod steps;
+mod support;
