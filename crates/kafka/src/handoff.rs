@@ -78,6 +78,8 @@ struct State {
     commands: VecDeque<Command>,
     pool: Vec<Records>,
     pool_bytes: usize,
+    /// Records and bytes of the last arena that came back: what a new one is made for.
+    usual: (usize, usize),
     most: usize,
     holding: bool,
     closing: bool,
@@ -192,8 +194,17 @@ impl Handoff {
                 records.reset(partition, at);
                 records
             }
-            None => Records::new(partition, at),
+            None => Records::with_room(partition, at, state.usual.0, state.usual.1),
         }
+    }
+
+    /// Lets go of the arenas that wait for reuse.
+    pub(crate) fn trim(&self) {
+        let mut state = self.lock();
+        let pool = std::mem::take(&mut state.pool);
+        (state.pool_bytes, state.usual) = (0, (0, 0));
+        drop(state);
+        drop(pool);
     }
 
     /// The most records that the caller last asked for.
@@ -268,6 +279,7 @@ impl Handoff {
     fn keep(&self, state: &mut State, records: Records) {
         let bytes = records.capacity_bytes();
         if bytes <= self.arena_bytes_max && state.pool_bytes + bytes <= self.bytes_max {
+            state.usual = (records.len(), records.value_bytes());
             state.pool_bytes += bytes;
             state.pool.push(records);
         }
@@ -276,5 +288,43 @@ impl Handoff {
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.room.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lakeward_protocol::records::TimestampType;
+
+    use super::*;
+
+    const P0: PartitionId = PartitionId(0);
+
+    fn filled(handoff: &Handoff, records: i64) -> Records {
+        let mut arena = handoff.arena(P0, Offset::ZERO);
+        (0..records).for_each(|offset| arena.push(offset, 0, TimestampType::CreateTime, Some(&[7; 100])));
+        arena
+    }
+
+    #[test]
+    fn arenas_are_as_large_as_those_that_came_back_until_trimmed() {
+        let handoff = Handoff::new(1 << 20, 1 << 20);
+        let arena = filled(&handoff, 1_000);
+        let bytes = arena.capacity_bytes();
+        handoff.recycle(arena);
+        let (again, new) = (handoff.arena(P0, Offset::ZERO), handoff.arena(P0, Offset::ZERO));
+        assert_eq!(again.capacity_bytes(), bytes, "the one that came back");
+        assert!((100_000..=bytes).contains(&new.capacity_bytes()), "room for as many, at once");
+        handoff.recycle(again);
+        handoff.trim();
+        assert!(handoff.arena(P0, Offset::ZERO).capacity_bytes() < 1_000, "nothing is kept");
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let handoff = Handoff::new(1 << 18, 1 << 20);
+        let arenas: Vec<_> = (0..8).map(|_| filled(&handoff, 1_000)).collect();
+        arenas.into_iter().for_each(|arena| handoff.recycle(arena));
+        let state = handoff.lock();
+        assert!(!state.pool.is_empty() && state.pool_bytes <= 1 << 18, "{} bytes are kept", state.pool_bytes);
     }
 }

@@ -18,6 +18,7 @@ mod error;
 mod group;
 mod handoff;
 mod native;
+mod part;
 mod reader;
 mod source;
 mod trouble;

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use lakeward_protocol::ports::Input;
 use lakeward_protocol::position::{Frontier, Offset, PartitionId};
-use lakeward_protocol::records::Records;
 use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tracing::debug;
@@ -26,6 +25,7 @@ use crate::error::KafkaError;
 use crate::group::Group;
 use crate::handoff::{Flow, Handoff, Order};
 use crate::native::{Batch, Message, Queue};
+use crate::part::Part;
 use crate::trouble::{Kind, Trouble};
 use crate::watch::Watch;
 
@@ -38,22 +38,15 @@ const SETTLING: Duration = Duration::from_millis(5);
 /// Messages taken at once.
 const BATCH: usize = 1_000;
 
-/// One partition that we were given.
-struct Part {
-    id: PartitionId,
-    /// Where the chain stands: all below is in `open`, in the outbox, or further on.
-    next: Offset,
-    /// Between `start` and `release`.
-    delivering: bool,
-    /// Something came since the last start. Until then what is fetched may still be on its way to nowhere:
-    /// see `settle`.
-    settled: bool,
-    /// librdkafka's own position may be wrong: what comes is dropped until it was moved to `next`.
-    doubtful: bool,
-    /// The broker had nothing at `next`; only a start helps.
-    stalled: bool,
-    open: Option<Records>,
-}
+/// While messages come thick, how long they gather before the next take: a take that finds few costs about as
+/// much as one that finds many, and wakes two threads for them.
+const GATHERING: Duration = Duration::from_millis(1);
+
+/// The longest that messages wait for others to fill an arena.
+const FILLING: Duration = Duration::from_millis(5);
+
+/// Without a message for so long, arenas kept for reuse are given back.
+const IDLE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Reader {
     config: SourceConfig,
@@ -69,8 +62,12 @@ pub(crate) struct Reader {
     batch: Option<Batch>,
     outbox: VecDeque<Flow>,
     open_bytes: usize,
-    /// The last take was full: there is more.
+    /// There is more, or soon will be: the next take does not wait.
     backlog: bool,
+    /// When the oldest message came that is in an open arena.
+    filling_since: Option<Instant>,
+    /// When the last message came; `None` once what was kept for the next ones is given back.
+    busy_at: Option<Instant>,
 }
 
 impl Reader {
@@ -98,6 +95,8 @@ impl Reader {
             outbox: VecDeque::new(),
             open_bytes: 0,
             backlog: false,
+            filling_since: None,
+            busy_at: None,
         }
     }
 
@@ -259,15 +258,7 @@ impl Reader {
             if self.parts.len() <= index {
                 self.parts.resize_with(index + 1, || None);
             }
-            self.parts[index] = Some(Part {
-                id: *partition,
-                next: Offset::ZERO,
-                delivering: false,
-                settled: false,
-                doubtful: false,
-                stalled: false,
-                open: None,
-            });
+            self.parts[index] = Some(Part::gained(*partition));
         }
         self.group.gained(&partitions);
         if !partitions.is_empty() {
@@ -328,11 +319,29 @@ impl Reader {
             count = if count == 0 { 0 } else { self.queue.consume(&mut batch, BATCH, Duration::ZERO) };
         }
         self.absorb(&batch);
-        self.backlog = count == BATCH;
+        self.batch = Some(batch);
+        self.backlog = count == BATCH || self.gather();
         if !self.backlog || self.open_bytes > self.config.handoff_bytes() / 2 {
             self.seal_all();
         }
-        self.batch = Some(batch);
+        self.rest();
+    }
+
+    /// Lets messages gather for a moment, unless some wait for long already. True where it did.
+    fn gather(&mut self) -> bool {
+        let gathers = self.filling_since.is_some_and(|since| since.elapsed() < FILLING) && self.open_bytes > 0;
+        if gathers {
+            std::thread::sleep(GATHERING);
+        }
+        gathers
+    }
+
+    /// Gives back what was kept for the next messages once none came for long.
+    fn rest(&mut self) {
+        if self.busy_at.is_some_and(|at| at.elapsed() >= IDLE) {
+            self.busy_at = None;
+            self.handoff.trim();
+        }
     }
 
     /// Takes partitions again that were started and of which nothing came yet. The end of an earlier
@@ -373,6 +382,9 @@ impl Reader {
         }
         if taken {
             self.trouble.heal();
+            let now = Instant::now();
+            self.filling_since.get_or_insert(now);
+            self.busy_at = Some(now);
         }
     }
 
@@ -446,6 +458,7 @@ impl Reader {
             for index in 0..self.parts.len() {
                 self.seal(index);
             }
+            self.filling_since = None;
         }
         self.handoff.set_holding(holding && self.open_bytes > 0);
         self.handoff.offer(&mut self.outbox);

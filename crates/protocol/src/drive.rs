@@ -30,7 +30,7 @@ use stopped::{Trouble, stops, trouble};
 pub struct Limits {
     /// Longest wait of a record before it is committed.
     pub latency_ms: u64,
-    /// Sizes are looked at whenever a multiple of so many messages is held. At least 1.
+    /// At least so many messages lie between two looks at sizes; at most so many are taken in at once. At least 1.
     pub batch_messages: usize,
     /// Bytes of values that make a commit due.
     pub file_bytes: usize,
@@ -128,6 +128,8 @@ pub struct Drive<I, S, O: OutputLog, W, V> {
 struct Held {
     messages: usize,
     value_bytes: usize,
+    /// Messages at the last look at sizes.
+    looked_at: usize,
     since_ms: Option<u64>,
 }
 
@@ -351,9 +353,8 @@ where
         let said = match self.unheard.pop_front() {
             Some(input) => Some(input),
             None => {
-                let batch = self.limits.batch_messages;
                 let wait = self.until_due();
-                self.input.poll(batch - self.held.messages % batch, wait).map_err(trouble(Port::Input, "read"))?
+                self.input.poll(self.limits.batch_messages, wait).map_err(trouble(Port::Input, "read"))?
             }
         };
         match said {
@@ -421,17 +422,22 @@ where
         if !self.core.is_holding() {
             return None;
         }
-        let Held { messages, value_bytes, .. } = self.held;
         if self.until_latency() == Some(Duration::ZERO) {
             Some(Due::Latency)
-        } else if messages > 0
-            && messages.is_multiple_of(self.limits.batch_messages)
-            && value_bytes >= self.limits.file_bytes
-        {
+        } else if self.is_large() {
             Some(Due::Size)
         } else {
             self.stage.is_full().then_some(Due::Memory)
         }
+    }
+
+    fn is_large(&mut self) -> bool {
+        let Held { messages, value_bytes, looked_at, .. } = self.held;
+        if messages - looked_at < self.limits.batch_messages {
+            return false;
+        }
+        self.held.looked_at = messages;
+        value_bytes >= self.limits.file_bytes
     }
 
     fn until_latency(&mut self) -> Option<Duration> {

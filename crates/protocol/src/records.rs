@@ -54,6 +54,16 @@ impl Records {
         Self { partition, from: at, to: at, entries: Vec::new(), bytes: Vec::new() }
     }
 
+    /// As [`Records::new`], with room for so many records and bytes of values before it grows.
+    #[must_use]
+    pub fn with_room(partition: PartitionId, at: Offset, records: usize, value_bytes: usize) -> Self {
+        Self {
+            entries: Vec::with_capacity(records),
+            bytes: Vec::with_capacity(value_bytes + PADDING_BYTES),
+            ..Self::new(partition, at)
+        }
+    }
+
     /// Empties the arena, keeping its memory, for another stretch.
     pub fn reset(&mut self, partition: PartitionId, at: Offset) {
         self.partition = partition;

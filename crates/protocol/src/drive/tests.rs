@@ -186,6 +186,18 @@ fn size_is_looked_at_every_so_many_messages() {
 }
 
 #[test]
+fn stretches_that_miss_the_count_are_looked_at_all_the_same() {
+    let mut scene = Scene::new(2);
+    scene.append(P0, 7);
+    scene.append(P1, 8);
+    let mut process = scene.process(Policies::default());
+    for _ in 0..12 {
+        let _ = process.step().expect("well");
+    }
+    assert_eq!(scene.log.count("sealed Size 15 90"), 1);
+}
+
+#[test]
 fn a_full_stage_commits_early() {
     let mut scene = Scene::new(1);
     scene.append(P0, 9);
