@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arrow_schema::{DataType, TimeUnit};
+
 use crate::logical::Queries;
 use crate::pipeline::{Changes as Op, Mode, Name, Pipeline, Place, Sink, SqlError, Target, nearest};
 use crate::plan::{Changes, Plan, Planner, Relation};
@@ -43,6 +45,11 @@ pub fn compile(pipeline: &Pipeline) -> Result<Compiled, SqlError> {
             (_, Some(Op { .. })) => Changes::Bag,
             (_, None) => Changes::Grows,
         };
+        if let Some(late) = source.lateness {
+            return Err(
+                pipeline.error(late.place, "no operator heeds a WATERMARK yet; leave it out: late rows then count")
+            );
+        }
         let refused = |refused: Refused| pipeline.error(source.name.place, refused.to_string());
         queries.table(&source.name.text, schema.clone()).map_err(refused)?;
         planner.source(Relation { name: source.name.text.clone(), schema, changes });
@@ -54,7 +61,9 @@ pub fn compile(pipeline: &Pipeline) -> Result<Compiled, SqlError> {
         queries.table(&view.name.text, Arc::new(plan.schema().as_arrow().clone())).map_err(refused)?;
     }
     let outputs: Vec<&str> = pipeline.sinks.iter().map(|sink| sink.from.text.as_str()).collect();
-    let plan = planner.finish_for(&outputs);
+    let plan = planner.finish_for(&outputs, kept_as).map_err(|(at, refused)| {
+        pipeline.error(pipeline.sinks[at].from.place, format!("view {}: {refused}", outputs[at]))
+    })?;
     let growing = plan.growing();
     let sinks = pipeline.sinks.iter().zip(&plan.views).map(|(sink, view)| {
         let schema = &view.schema;
@@ -63,6 +72,34 @@ pub fn compile(pipeline: &Pipeline) -> Result<Compiled, SqlError> {
     });
     let sinks = sinks.collect::<Result<Vec<_>, _>>()?;
     Ok(Compiled { plan: Arc::new(plan), sinks })
+}
+
+/// The type that a table keeps values of a type as.
+fn kept_as(kind: &DataType) -> Result<DataType, String> {
+    let cast = |to: &str| Err(format!("a table has no type for {kind}; cast it, as in CAST(x AS {to})"));
+    match kind {
+        DataType::UInt8 => Ok(DataType::Int16),
+        DataType::UInt16 => Ok(DataType::Int32),
+        DataType::UInt32 | DataType::UInt64 => Ok(DataType::Int64),
+        DataType::Float16 => Ok(DataType::Float32),
+        DataType::Utf8View | DataType::LargeUtf8 => Ok(DataType::Utf8),
+        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => Ok(DataType::Binary),
+        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
+            Ok(DataType::Decimal128(*precision, *scale))
+        }
+        DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
+            Ok(DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => cast("TIMESTAMP"),
+        DataType::Timestamp(_, Some(_)) => Ok(DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
+        DataType::Date64 => cast("DATE"),
+        DataType::Null | DataType::Interval(_) | DataType::Duration(_) | DataType::Time32(_) | DataType::Time64(_) => {
+            cast("TEXT")
+        }
+        DataType::Decimal256(..) => cast("DECIMAL(38, 9)"),
+        DataType::Dictionary(_, values) => kept_as(values),
+        other => Ok(other.clone()),
+    }
 }
 
 fn sink_plan(pipeline: &Pipeline, sink: &Sink, columns: &[&str], grows: bool) -> Result<SinkPlan, SqlError> {
@@ -108,4 +145,24 @@ fn column(pipeline: &Pipeline, sink: &Sink, name: &Name, columns: &[&str]) -> Re
         let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
         pipeline.error(name.place, format!("{} has no column {}{hint}", sink.from.text, name.text))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pipeline, compile};
+
+    /// Better than to take in late rows that the file sets aside.
+    #[test]
+    fn a_watermark_is_refused() {
+        let text = |watermark: &str| {
+            format!(
+                "CREATE SOURCE t (at TIMESTAMP{watermark}) WITH (kafka = 'h:1', topic = 't');
+                 CREATE SINK s FROM t WITH (delta = 's');"
+            )
+        };
+        let of = |watermark: &str| compile(&Pipeline::parse(&text(watermark), &|_| None).expect("a pipeline"));
+        assert!(of("").is_ok());
+        let place = of(", WATERMARK FOR at AS at - INTERVAL '1 second'").expect_err("refused").place;
+        assert_eq!((place.line, place.column), (1, 32));
+    }
 }

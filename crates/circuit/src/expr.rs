@@ -16,7 +16,7 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{BinaryExpr as LogicalBinary, Expr, ExprSchemable, Operator, Volatility};
 use datafusion::physical_expr::create_physical_expr;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column};
+use datafusion::physical_expr::expressions::{self, BinaryExpr, Column};
 use datafusion::physical_plan::PhysicalExpr;
 
 use crate::refused::Refused;
@@ -60,6 +60,17 @@ impl Expression {
     pub fn column(at: usize, field: &Field) -> Self {
         let physical = Arc::new(Column::new(field.name(), at));
         Self { physical, text: format!("{}@{at}", field.name()), kind: field.data_type().clone() }
+    }
+
+    /// Column `at` of the stream as another type; it fails for a value that the type can't hold.
+    ///
+    /// # Errors
+    /// When there is no such conversion.
+    pub fn converted(at: usize, schema: &Schema, kind: &DataType) -> Result<Self, Refused> {
+        let field = schema.field(at);
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), at));
+        let physical = expressions::cast(column, schema, kind.clone()).map_err(|error| Refused::new(plain(&error)))?;
+        Ok(Self { physical, text: format!("{}@{at} as {kind}", field.name()), kind: kind.clone() })
     }
 
     /// All columns of a stream.

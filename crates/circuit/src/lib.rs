@@ -23,6 +23,7 @@ pub mod logical;
 pub mod operator;
 pub mod pipeline;
 pub mod plan;
+pub mod query;
 pub mod refused;
 pub mod row;
 mod top;

@@ -109,7 +109,7 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     ]
 }
 
-fn state() -> SessionState {
+pub(crate) fn state() -> SessionState {
     let config = SessionConfig::new()
         .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false)
         .set_bool("datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery", false);
@@ -141,6 +141,6 @@ impl TypePlanner for Types {
 }
 
 /// As a refusal, in the words of DataFusion.
-fn refused(error: DataFusionError) -> Refused {
+pub(crate) fn refused(error: DataFusionError) -> Refused {
     Refused::new(plain(&error))
 }

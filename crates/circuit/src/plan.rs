@@ -7,11 +7,14 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::builder::{Builder, Deltas};
+use crate::delta::loose_schema;
+use crate::expr::Expression;
 use crate::operator;
+use crate::operator::project::Project;
 use crate::refused::Refused;
 
 /// A node's place in its plan: inputs stand before what reads them.
@@ -192,7 +195,7 @@ impl Planner {
     /// Adds a relation that comes from outside.
     pub fn source(&mut self, relation: Relation) {
         let (at, name) = (self.plan.relations.len(), relation.name.clone());
-        let schema = crate::delta::loose_schema(
+        let schema = loose_schema(
             relation.schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())),
         );
         let only_grows = relation.changes == Changes::Grows;
@@ -219,20 +222,50 @@ impl Planner {
         self.plan
     }
 
-    /// The plan of what `outputs` need, sources or views by name, in their order: a view for each.
+    /// The plan of what `outputs` need, sources or views by name, in their order: a view for each, with columns of the
+    /// types that `fitted` turns theirs into.
+    ///
+    /// # Errors
+    /// Which output has a column of a type that does not fit, by its place in the list.
     ///
     /// # Panics
     /// When one of them was not added.
-    #[must_use]
-    pub fn finish_for(mut self, outputs: &[&str]) -> Plan {
-        let views = std::mem::take(&mut self.plan.views);
-        for name in outputs {
+    pub fn finish_for(
+        mut self,
+        outputs: &[&str],
+        fitted: impl Fn(&DataType) -> Result<DataType, String>,
+    ) -> Result<Plan, (usize, Refused)> {
+        self.plan.views.clear();
+        for (at, name) in outputs.iter().enumerate() {
             let node = self.named(name).expect("an output that was added");
-            let schema = views.iter().find(|view| view.node == node && view.name == *name);
-            let schema = schema.map_or_else(|| self.schema(node).clone(), |view| view.schema.clone());
+            let (node, schema) = self.fitted(node, &fitted).map_err(|refused| (at, refused))?;
             self.plan.views.push(View { name: (*name).to_owned(), node, schema });
         }
-        self.plan.pruned()
+        Ok(self.plan.pruned())
+    }
+
+    /// The same rows with columns of other types.
+    fn fitted(
+        &mut self,
+        node: NodeId,
+        fitted: impl Fn(&DataType) -> Result<DataType, String>,
+    ) -> Result<(NodeId, SchemaRef), Refused> {
+        let schema = self.schema(node).clone();
+        let mut columns = Vec::new();
+        for (at, field) in schema.fields().iter().enumerate() {
+            let kind = fitted(field.data_type()).map_err(|why| Refused::new(format!("column {}: {why}", field.name())))?;
+            columns.push(if kind == *field.data_type() {
+                Expression::column(at, field)
+            } else {
+                Expression::converted(at, &schema, &kind)?
+            });
+        }
+        let names = schema.fields().iter().zip(&columns);
+        let out = loose_schema(names.map(|(field, column)| (field.name().as_str(), column.kind())));
+        if out == schema {
+            return Ok((node, schema));
+        }
+        Ok((self.add(Project::new(columns, out.clone()), vec![node], out.clone()), out))
     }
 
     /// The node whose output is the answer to `query`.
@@ -272,7 +305,7 @@ impl Planner {
         if let Some(unit) = self.unit {
             return unit;
         }
-        let unit = self.add(operator::unit::Unit, vec![], crate::delta::loose_schema([]));
+        let unit = self.add(operator::unit::Unit, vec![], loose_schema([]));
         self.unit = Some(unit);
         unit
     }

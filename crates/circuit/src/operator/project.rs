@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_cast::cast;
+use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::SchemaRef;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -87,13 +87,14 @@ impl Operator for Project {
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
         let (columns, schema) = (Arc::clone(&self.columns), self.schema.clone());
         let (name, failures) = (builder.name.clone(), builder.failures.clone());
+        let strict = CastOptions { safe: false, ..CastOptions::default() };
         inputs[0].apply_named("Project", move |delta: &Delta| {
             let parts = delta.0.iter().filter_map(|part| {
                 let made = evaluate::columns(part, &columns, &name, &failures)?;
                 // A declared type may be wider than the expression's own.
                 let typed =
                     made.columns.iter().zip(schema.fields()).map(|(column, field)| {
-                        cast(column, field.data_type()).expect("a type that DataFusion says fits")
+                        cast_with_options(column, field.data_type(), &strict).expect("a type that DataFusion says fits")
                     });
                 Some(made.part.with_columns(&schema, typed.collect()))
             });
