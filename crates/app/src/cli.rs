@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lakeward_delta::encode::{Compression, WriterOptions};
 
+pub mod pipeline;
+
 /// Carries streams to the lake, exactly once.
 #[derive(Debug, Parser)]
 #[command(name = "lakeward", version, max_term_width = 110, disable_help_subcommand = true)]
@@ -21,6 +23,12 @@ pub struct Cli {
 pub enum Command {
     /// Carry a Kafka topic into a Delta table, exactly once, until stopped.
     Ingest(Box<IngestArgs>),
+    /// Plan a pipeline, look at its sources and sinks, and write nothing.
+    Check(pipeline::CheckArgs),
+    /// Show the incremental plan of a pipeline, as a tree or a picture.
+    Explain(pipeline::ExplainArgs),
+    /// Ask a question in SQL about a pipeline's tables, or about any Delta table.
+    Query(pipeline::QueryArgs),
     /// Prove from a table's log that each offset is in it exactly once.
     Verify(VerifyArgs),
     /// Show a table's frontier by partition, and how far the topic is ahead.

@@ -11,15 +11,19 @@ use tracing_subscriber::EnvFilter;
 mod admin;
 mod badlog;
 mod budget;
+mod check;
 mod cli;
 mod creation;
 mod demo;
+mod explain;
 mod failure;
 mod footprint;
 mod ingest;
 mod meters;
+mod pipeline;
 mod plan;
 mod processor;
+mod query;
 mod refused;
 mod report;
 mod session;
@@ -45,6 +49,9 @@ fn main() -> ExitCode {
     die_of_panics();
     ended(match cli.command {
         Command::Ingest(args) => ingest::run(*args),
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Query(args) => query::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Demo(args) => demo::run(&args),

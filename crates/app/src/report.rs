@@ -1,5 +1,8 @@
 //! Numbers and tables as people read them.
 
+use arrow_array::RecordBatch;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+
 /// `1234567` as `1,234,567`.
 #[must_use]
 pub fn grouped(number: impl std::fmt::Display) -> String {
@@ -33,6 +36,26 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     };
     let body = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
     std::iter::once(line(head.to_vec())).chain(body).collect()
+}
+
+/// `1 view`, `2 views`.
+#[must_use]
+pub fn counted(number: usize, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Each row of a batch as text, one cell a column.
+#[must_use]
+pub fn cells(batch: &RecordBatch, null: &str) -> Vec<Vec<String>> {
+    let options = FormatOptions::default().with_null(null);
+    let columns: Vec<_> = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect();
+    let cell = |row: usize| {
+        let text = |column: &Result<ArrayFormatter<'_>, _>| {
+            column.as_ref().map_or_else(|_| "?".to_owned(), |c| c.value(row).to_string())
+        };
+        columns.iter().map(text).collect()
+    };
+    (0..batch.num_rows()).map(cell).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
 use lakeward_protocol::position::{CommitId, Offset, PartitionId, Shape, TableVersion};
+use tokio::runtime::Handle;
 
 use super::change::{Change, StageError, Staged, Stager};
 use super::compact::{Compaction, Compactor};
@@ -330,6 +331,31 @@ impl OutputLog for View {
         if let Err(error) = self.compact() {
             tracing::warn!(table = self.table.name(), %error, "files could not be compacted; another try comes later");
         }
+    }
+}
+
+/// Stages changes apart from the view, where another than its owner writes its files.
+#[derive(Debug)]
+pub struct ViewWriter {
+    keys: Arc<Keys>,
+    stager: Stager,
+}
+
+impl ViewWriter {
+    /// For a table of this layout.
+    ///
+    /// # Errors
+    /// Keys that it does not have; a schema that no file can be written for.
+    pub fn open(layout: &Layout, options: &ViewOptions) -> Result<Self, DeltaError> {
+        Ok(Self { keys: keys(layout, options)?, stager: stager(layout, options)? })
+    }
+
+    /// As [`View::stage`].
+    ///
+    /// # Errors
+    /// As [`View::stage`].
+    pub fn stage(&mut self, change: &Change, runtime: &Handle) -> Result<Staged, StageError> {
+        self.stager.stage(&self.keys, change, runtime)
     }
 }
 

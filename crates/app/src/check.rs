@@ -1,0 +1,186 @@
+//! `lakeward check`: what a pipeline would do, what it would keep, and whether its sources and sinks fit. Writes nothing.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use lakeward_circuit::compile::{Compiled, SinkPlan};
+use lakeward_circuit::pipeline::{DeltaSink, KafkaSink, KafkaSource, Mode, Origin, Source as SourceSql, Target};
+use lakeward_delta::{Checkpoints, DeltaError, Table, TableOptions, TableSchema, view};
+use lakeward_kafka::{Source, SourceConfig};
+use lakeward_protocol::ports::Exit;
+
+use crate::cli::pipeline::CheckArgs;
+use crate::failure::Failure;
+use crate::pipeline::{self, Loaded};
+use crate::report::{counted, grouped};
+use crate::session::Session;
+
+/// Prints what would be done.
+///
+/// # Errors
+/// When the pipeline can't be planned, or a source or sink does not fit.
+pub fn run(args: &CheckArgs) -> Result<(), Failure> {
+    let loaded = pipeline::load(&args.pipeline)?;
+    let session = if args.offline { None } else { Some(Session::start()?) };
+    let mut faults = Vec::new();
+    let (pipeline, compiled) = (&loaded.pipeline, &loaded.compiled);
+    println!(
+        "{}: {}, {}, {}",
+        args.pipeline.display(),
+        counted(pipeline.sources.len(), "source"),
+        counted(pipeline.views.len(), "view"),
+        counted(pipeline.sinks.len(), "sink")
+    );
+    println!();
+    for source in &pipeline.sources {
+        let found = if session.is_some() { at_source(source) } else { Ok(String::new()) };
+        println!("source {}: {}{}", source.name.text, source_line(source), told(found, &mut faults));
+    }
+    for (sink, plan) in pipeline.sinks.iter().zip(&compiled.sinks) {
+        let found = match (&session, &sink.target) {
+            (Some(session), Target::Delta(delta)) => at_sink(delta, plan, &loaded, session),
+            _ => Ok(String::new()),
+        };
+        println!(
+            "sink   {}: {}{}",
+            plan.name,
+            sink_line(&sink.from.text, &sink.target, plan, compiled),
+            told(found, &mut faults)
+        );
+    }
+    println!();
+    print!("{}", state(compiled));
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Config, faults.join("; ")))
+}
+
+fn told(found: Result<String, String>, faults: &mut Vec<String>) -> String {
+    match found {
+        Ok(text) => text,
+        Err(fault) => {
+            faults.push(fault.clone());
+            format!("\n       WRONG: {fault}")
+        }
+    }
+}
+
+fn source_line(source: &SourceSql) -> String {
+    let Origin::Kafka(kafka) = &source.from;
+    let how = match (&source.changes, source.key.is_empty()) {
+        (None, true) => "rows only come".to_owned(),
+        (None, false) => format!("a row replaces that of its key ({})", key_names(source)),
+        (Some(changes), true) => format!("field {} says whether a row comes or goes", changes.field),
+        (Some(changes), false) => {
+            format!("field {} says what becomes of the row of the key ({})", changes.field, key_names(source))
+        }
+    };
+    let columns = counted(source.columns.len(), "column");
+    format!("topic {} at {}, {columns}; {how}", kafka.topic, kafka.brokers)
+}
+
+fn key_names(source: &SourceSql) -> String {
+    source.key.iter().map(|at| source.columns[*at].name.text.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn sink_line(from: &str, target: &Target, plan: &SinkPlan, compiled: &Compiled) -> String {
+    let place = match target {
+        Target::Delta(delta) => format!("Delta table {}", delta.location),
+        Target::Kafka(KafkaSink { topic, brokers, .. }) => format!("topic {topic} at {brokers}"),
+    };
+    let schema = compiled.plan.views.iter().find(|view| view.name == from).map(|view| view.schema.clone());
+    let names = |places: &[usize]| {
+        let fields = schema.iter().flat_map(|schema| places.iter().map(|at| schema.field(*at).name().clone()));
+        fields.collect::<Vec<_>>().join(", ")
+    };
+    let how = match plan.mode {
+        Mode::Append => "appends: rows only come".to_owned(),
+        Mode::Upsert if plan.key.is_empty() => "is the view, row by row (no key)".to_owned(),
+        Mode::Upsert => format!("is the view, by key ({})", names(&plan.key)),
+        Mode::Changelog => "lists each insert and delete".to_owned(),
+    };
+    let parts =
+        if plan.partition_by.is_empty() { String::new() } else { format!("; by {}", names(&plan.partition_by)) };
+    format!("{from} into {place}, {how}{parts}")
+}
+
+/// What every operator keeps, and what bounds it.
+fn state(compiled: &Compiled) -> String {
+    let mut text = String::new();
+    for (at, node) in compiled.plan.nodes.iter().enumerate() {
+        for state in node.operator.state() {
+            let what = format!("#{at} {}: keeps {}", node.operator.describe(), state.what);
+            let _ = match state.bound {
+                Some(bound) => writeln!(text, "state  {what}; bounded: {bound}"),
+                None => writeln!(
+                    text,
+                    "state  {what}\n       WARNING: it grows with the input, for ever; a WHERE before it, or fewer columns or keys, keeps it small"
+                ),
+            };
+        }
+    }
+    if text.is_empty() { "state  none: each row stands for itself\n".to_owned() } else { text }
+}
+
+/// Asks the brokers.
+fn at_source(source: &SourceSql) -> Result<String, String> {
+    let Origin::Kafka(kafka) = &source.from;
+    let asking = Source::assign(config(kafka), BTreeSet::new()).map_err(|error| error.to_string())?;
+    let ends = asking.ends().map_err(|error| error.to_string())?;
+    let end: i64 = ends.values().map(|end| end.get()).sum();
+    Ok(format!("\n       {}, {} offsets so far", counted(ends.len(), "partition"), grouped(end)))
+}
+
+/// How to reach a source's topic, as nobody's member.
+#[must_use]
+pub fn config(kafka: &KafkaSource) -> SourceConfig {
+    let mut config = SourceConfig::new(kafka.brokers.reveal(), "lakeward", kafka.topic.reveal());
+    config.settings =
+        kafka.settings.iter().map(|setting| (setting.name.clone(), setting.value.reveal().to_owned())).collect();
+    config
+}
+
+/// Looks at the table, if there is one.
+fn at_sink(sink: &DeltaSink, plan: &SinkPlan, loaded: &Loaded, session: &Session) -> Result<String, String> {
+    let options = TableOptions {
+        app_id: "lakeward-check".to_owned(),
+        topic: None,
+        checkpoints: Checkpoints::AsTheTableSays,
+        runtime: session.runtime.handle().clone(),
+    };
+    let location = sink.location.reveal();
+    let table = match Table::open(location, options) {
+        Ok(table) => table,
+        Err(DeltaError::Missing { .. }) => return Ok("\n       a new table".to_owned()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let wanted = wanted(plan, loaded).map_err(|error| error.to_string())?;
+    match table.difference(&wanted) {
+        None => Ok("\n       the table is there, and fits".to_owned()),
+        Some(difference) => Err(format!(
+            "table {location} is there, but {difference}; give the view the table's columns, or name another table"
+        )),
+    }
+}
+
+/// The table that a sink would make.
+///
+/// # Errors
+/// When a table can't have such columns.
+pub fn wanted(plan: &SinkPlan, loaded: &Loaded) -> Result<lakeward_delta::NewTable, DeltaError> {
+    let at = loaded.compiled.sinks.iter().position(|sink| sink == plan).expect("a sink of this pipeline");
+    let schema = &loaded.compiled.plan.views[at].schema;
+    let partition_by = plan.partition_by.iter().map(|at| schema.field(*at).name().clone()).collect();
+    view::new_table(mode(plan.mode), &TableSchema::from_arrow(schema)?, partition_by)
+}
+
+/// The table's word for a sink's mode.
+#[must_use]
+pub fn mode(mode: Mode) -> view::Mode {
+    match mode {
+        Mode::Append => view::Mode::Append,
+        Mode::Upsert => view::Mode::Upsert,
+        Mode::Changelog => view::Mode::Changelog,
+    }
+}
