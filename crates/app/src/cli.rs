@@ -23,6 +23,8 @@ pub struct Cli {
 pub enum Command {
     /// Carry a Kafka topic into a Delta table, exactly once, until stopped.
     Ingest(Box<IngestArgs>),
+    /// Keep the answers of a pipeline up to date, exactly once, until stopped.
+    Run(pipeline::RunArgs),
     /// Plan a pipeline, look at its sources and sinks, and write nothing.
     Check(pipeline::CheckArgs),
     /// Show the incremental plan of a pipeline, as a tree or a picture.

@@ -21,3 +21,13 @@ pub fn settle() {
         libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
     }
 }
+
+/// Ends quietly when whoever reads our output does, as in `lakeward verify TABLE | head`. Not for processes that hold
+/// anything: there a broken pipe is an error like any.
+pub fn end_with_the_reader() {
+    #[allow(unsafe_code, reason = "std ignores SIGPIPE and has no way to have it back")]
+    // SAFETY: the default action is no handler of ours.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL)
+    };
+}

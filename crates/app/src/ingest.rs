@@ -95,7 +95,8 @@ fn report(session: &Session, progress: &Progress, source: &Source, held: Held, h
     });
 }
 
-fn metrics_recorder() -> PrometheusHandle {
+/// Where metrics are kept.
+pub fn metrics_recorder() -> PrometheusHandle {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full("lakeward_commit_seconds".to_owned()), &meters::COMMIT_SECONDS)
         .expect("the bounds are not empty");

@@ -26,6 +26,7 @@ mod processor;
 mod query;
 mod refused;
 mod report;
+mod run;
 mod session;
 mod stage;
 mod status;
@@ -47,8 +48,12 @@ fn main() -> ExitCode {
     let cli = cli::parse();
     start_log();
     die_of_panics();
+    if !matches!(cli.command, Command::Ingest(_) | Command::Run(_)) {
+        footprint::end_with_the_reader();
+    }
     ended(match cli.command {
         Command::Ingest(args) => ingest::run(*args),
+        Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Query(args) => query::run(&args),
@@ -71,7 +76,7 @@ fn ended(result: Result<(), Failure>) -> ExitCode {
 /// Logs to standard error; `RUST_LOG` chooses what, as the peer's.
 fn start_log() {
     let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("info,delta_kernel=off,delta_kernel_default_engine=off"));
+        .unwrap_or_else(|_| EnvFilter::new("warn,lakeward=info,delta_kernel=off,delta_kernel_default_engine=off,dbsp=error,rdkafka::consumer=off"));
     let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(filter)

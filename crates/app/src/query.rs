@@ -84,9 +84,17 @@ impl Readable for DeltaTable {
     }
 
     fn rows(&self, columns: &[&str]) -> Result<Batches, String> {
-        let scan = Scan::open_at(&self.location, self.version, Some(columns), &self.runtime)
+        // The table's reader takes no scan without a column: COUNT(*) counts the rows of the first.
+        let first = [self.schema.field(0).name().as_str()];
+        let read = if columns.is_empty() { &first[..] } else { columns };
+        let wanted = columns.len();
+        let scan = Scan::open_at(&self.location, self.version, Some(read), &self.runtime)
             .map_err(|error| error.to_string())?;
-        Ok(Box::new(scan.map(|batch| batch.map_err(|error| error.to_string()))))
+        let columns: Vec<usize> = (0..wanted).collect();
+        Ok(Box::new(scan.map(move |batch| {
+            let batch = batch.map_err(|error| error.to_string())?;
+            batch.project(&columns).map_err(|error| error.to_string())
+        })))
     }
 }
 

@@ -4,7 +4,7 @@
 //! partition column can't tell apart (the empty string and NULL). What is in memory and what is read
 //! back from the table therefore agree.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ahash::RandomState;
 use arrow_array::cast::AsArray;
@@ -18,6 +18,10 @@ use super::index::Digest;
 use crate::error::DeltaError;
 use crate::layout::Layout;
 
+/// Keyed anew in each process, so that nobody can make keys that collide: an index never outlives its process. The
+/// same for all keys of a process: who writes a view's files and who commits them each have keys of their own.
+static HASHERS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
+
 /// Characters of a key that a message shows.
 const SHOWN_CHARS: usize = 200;
 
@@ -27,7 +31,6 @@ pub(crate) struct Keys {
     table: String,
     columns: Vec<Column>,
     converter: RowConverter,
-    hashers: [RandomState; 2],
     /// One row for a key; else a row is named by all of its values, and may be there several times.
     pub unique: bool,
 }
@@ -68,10 +71,7 @@ impl Keys {
         }
         let fields = columns.iter().map(|column| SortField::new(column.data_type.clone())).collect();
         let converter = RowConverter::new(fields).map_err(|error| wrong(error.to_string()))?;
-        // Keyed anew in each process, so that nobody can make keys that collide: an index never
-        // outlives its process.
-        let hashers = [RandomState::new(), RandomState::new()];
-        Ok(Self { table: layout.table().to_owned(), columns, converter, hashers, unique: !key.is_empty() })
+        Ok(Self { table: layout.table().to_owned(), columns, converter, unique: !key.is_empty() })
     }
 
     /// The columns to read for it.
@@ -117,7 +117,7 @@ impl Keys {
     pub(crate) fn digests(&self, projected: &RecordBatch) -> Result<Digests, DeltaError> {
         let columns: Vec<_> = projected.columns().iter().map(normal).collect();
         let rows = self.converter.convert_columns(&columns).map_err(|error| self.failed(&error))?;
-        Ok(rows.iter().map(|row| Digest(self.hashers.each_ref().map(|hasher| hasher.hash_one(row.data())))).collect())
+        Ok(rows.iter().map(|row| Digest(HASHERS.each_ref().map(|hasher| hasher.hash_one(row.data())))).collect())
     }
 
     /// A row's key for people: `id = 7, day = 2024-01-01`.

@@ -1,0 +1,221 @@
+//! `lakeward run`: the rooms joined for a pipeline. Kafka -> decode -> circuit -> Delta, step by step.
+
+mod engine;
+mod intake;
+mod store;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lakeward_circuit::circuit;
+use lakeward_circuit::compile::SinkPlan;
+use lakeward_circuit::pipeline::{Origin, Source as SourceSql, Start, Target};
+use lakeward_delta::encode::{Compression, WriterOptions};
+use lakeward_delta::view::{Compaction, View, ViewOptions};
+use lakeward_delta::{Checkpoints, Created, Table, TableOptions, Topic, create};
+use lakeward_kafka::Source;
+use lakeward_protocol::core::Beginning;
+use lakeward_protocol::core::step::{StepCore, StepPlan};
+use lakeward_protocol::drive::step::{Ports, StepLimits, drive_steps};
+use lakeward_protocol::ports::Exit;
+use lakeward_protocol::position::{Frontier, PartitionId, SourceId};
+use lakeward_protocol::sources::Sources;
+
+use crate::admin::{self, Ready};
+use crate::budget::Budget;
+use crate::check;
+use crate::cli::pipeline::{RunArgs, Until};
+use crate::failure::Failure;
+use crate::ingest::metrics_recorder;
+use crate::pipeline::{self, Loaded};
+use crate::session::Session;
+use crate::watch::Progress;
+use crate::world::Os;
+use engine::{Engine, EngineOptions};
+use intake::Intake;
+use store::Folder;
+use watch::Steps;
+
+/// Runs until the topics' end, a signal, or somebody has to look.
+///
+/// # Errors
+/// With the exit code and what to do.
+pub fn run(args: &RunArgs) -> Result<(), Failure> {
+    let loaded = pipeline::load(&args.pipeline)?;
+    let session = Session::start()?;
+    let (ready, progress) = (Ready::default(), Progress::default());
+    if let Some(address) = args.admin {
+        let served = admin::serve(address, metrics_recorder(), ready.clone());
+        session.runtime.block_on(served).map_err(|error| Failure::new(Exit::Config, error))?;
+    }
+    let app_id = app_id(args, &loaded);
+    let budget = Budget::new(args.memory_mb.or(loaded.pipeline.settings.memory_mb));
+    let Some(inputs) = inputs(&loaded, &session, &budget)? else { return Ok(()) };
+    let ends = match args.until {
+        Some(Until::End) => match ends(&inputs, &session)? {
+            Some(ends) => Some(ends),
+            None => return Ok(()),
+        },
+        None => None,
+    };
+    let views: Vec<ViewOptions> =
+        loaded.compiled.sinks.iter().zip(&loaded.compiled.plan.views).map(view_options).collect();
+    let Some(sinks) = sinks(&loaded, &views, &app_id, &session)? else { return Ok(()) };
+    let names: Vec<String> = sinks.iter().map(|sink| sink.table().name().to_owned()).collect();
+    let folder = state(args, &loaded)?;
+    let workers = usize::from(args.workers.unwrap_or(loaded.pipeline.settings.workers));
+    tracing::info!("{} as {app_id}, {workers} workers, state in {}", args.pipeline.display(), folder.display());
+    let engine = engine(&loaded, views, &folder, workers, &budget, &session)?;
+    let checkpoints = Folder::open(&folder).map_err(|error| Failure::port(&error))?;
+    let core = StepCore::new(Arc::new(step_plan(&loaded, names, ends)));
+    let settings = &loaded.pipeline.settings;
+    let limits = StepLimits {
+        latency_ms: settings.step_latency_ms,
+        step_bytes: usize::try_from(budget.stage_bytes).unwrap_or(usize::MAX),
+        checkpoint_ms: settings.checkpoint_interval_ms,
+        ..StepLimits::default()
+    };
+    let ports = Ports { input: Sources::new(inputs), circuit: engine, sinks, checkpoints };
+    let world = Os::new(session.signals.clone());
+    let ended = drive_steps(core, ports, world, Steps::new(progress, ready), limits);
+    ended.map(|_| ()).map_err(|stopped| {
+        Failure::new(stopped.exit(), format_args!("pipeline {}: {stopped}", args.pipeline.display()))
+    })
+}
+
+/// What the sinks' transactions are named by: as the file says, else the file's own name.
+fn app_id(args: &RunArgs, loaded: &Loaded) -> String {
+    let own =
+        || args.pipeline.file_stem().map_or_else(|| "pipeline".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    loaded.pipeline.settings.app_id.as_ref().map_or_else(own, |id| id.reveal().to_owned())
+}
+
+/// The state's folder: as the file says, else beside the file.
+fn state(args: &RunArgs, loaded: &Loaded) -> Result<PathBuf, Failure> {
+    let Some(state) = &loaded.pipeline.settings.state else { return Ok(args.pipeline.with_extension("state")) };
+    let state = state.reveal();
+    match state.split_once("://") {
+        None => Ok(PathBuf::from(state)),
+        Some(("file", path)) => Ok(PathBuf::from(path)),
+        Some((scheme, _)) => Err(Failure::new(
+            Exit::Config,
+            format_args!(
+                "SET state = '{state}': state in {scheme} is not supported yet; name a folder of a disk that outlives the process"
+            ),
+        )),
+    }
+}
+
+/// Each source's topic, with all of its partitions. `None` when told to stop meanwhile.
+fn inputs(loaded: &Loaded, session: &Session, budget: &Budget) -> Result<Option<Vec<Source>>, Failure> {
+    let mut inputs = Vec::new();
+    let share = u64::try_from(loaded.pipeline.sources.len()).unwrap_or(1);
+    for source in &loaded.pipeline.sources {
+        let Origin::Kafka(kafka) = &source.from;
+        let mut config = check::config(kafka);
+        config.memory_bytes = usize::try_from((budget.fetch_bytes + budget.arena_bytes) / share).unwrap_or(usize::MAX);
+        let asking =
+            Source::assign(config.clone(), std::collections::BTreeSet::new()).map_err(|error| Failure::port(&error))?;
+        let Some(partitions) = session.wait_for(|| asking.partitions())? else { return Ok(None) };
+        inputs.push(Source::assign(config, partitions).map_err(|error| Failure::port(&error))?);
+    }
+    Ok(Some(inputs))
+}
+
+fn ends(inputs: &[Source], session: &Session) -> Result<Option<Frontier>, Failure> {
+    let mut all = Frontier::new();
+    for (at, input) in inputs.iter().enumerate() {
+        let Some(ends) = session.wait_for(|| input.ends())? else { return Ok(None) };
+        let source = SourceId(u8::try_from(at).expect("up to 255 sources"));
+        all.extend(ends.into_iter().map(|(partition, end)| (PartitionId::of(source, partition.number()), end)));
+    }
+    Ok(Some(all))
+}
+
+fn view_options((sink, view): (&SinkPlan, &lakeward_circuit::plan::View)) -> ViewOptions {
+    ViewOptions {
+        mode: check::mode(sink.mode),
+        key: sink.key.iter().map(|at| view.schema.field(*at).name().clone()).collect(),
+        writer: WriterOptions { compression: Compression::default(), ..WriterOptions::default() },
+        compaction: Some(Compaction::default()),
+    }
+}
+
+/// Each sink's table, made where there is none.
+fn sinks(
+    loaded: &Loaded,
+    views: &[ViewOptions],
+    app_id: &str,
+    session: &Session,
+) -> Result<Option<Vec<View>>, Failure> {
+    let mut sinks = Vec::new();
+    for (at, sink) in loaded.pipeline.sinks.iter().enumerate() {
+        let Target::Delta(delta) = &sink.target else {
+            return Err(Failure::new(
+                Exit::Config,
+                format_args!("sink {}: Kafka as a sink is not supported yet; write to a Delta table", sink.name.text),
+            ));
+        };
+        let location = delta.location.reveal();
+        let wanted = check::wanted(&loaded.compiled.sinks[at], loaded).map_err(|error| Failure::port(&error))?;
+        match session.wait_for(|| create(location, &wanted, session.runtime.handle()))? {
+            Some(Created::New) => tracing::info!("made table {location}"),
+            Some(Created::Existed) => {}
+            None => return Ok(None),
+        }
+        let options = || TableOptions {
+            app_id: app_id.to_owned(),
+            topic: None::<Topic>,
+            checkpoints: Checkpoints::AsTheTableSays,
+            runtime: session.runtime.handle().clone(),
+        };
+        let Some(table) = session.wait_for(|| Table::open(location, options()))? else { return Ok(None) };
+        if let Some(difference) = table.difference(&wanted) {
+            return Err(Failure::new(
+                Exit::Config,
+                format_args!(
+                    "sink {}: table {location} is there, but {difference}; give the view the table's columns, or name another table",
+                    sink.name.text
+                ),
+            ));
+        }
+        sinks.push(View::open(table, views[at].clone()).map_err(|error| Failure::port(&error))?);
+    }
+    Ok(Some(sinks))
+}
+
+fn engine(
+    loaded: &Loaded,
+    views: Vec<ViewOptions>,
+    folder: &Path,
+    workers: usize,
+    budget: &Budget,
+    session: &Session,
+) -> Result<Engine, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Config, error);
+    let intake = |source: &SourceSql| Intake::new(source).map_err(|error| failed(&error));
+    let intakes = loaded.pipeline.sources.iter().map(intake).collect::<Result<Vec<_>, _>>()?;
+    let options = EngineOptions {
+        plan: Arc::clone(&loaded.compiled.plan),
+        circuit: circuit::Options {
+            workers,
+            memory_mb: usize::try_from(budget.total_bytes >> 20).unwrap_or(usize::MAX),
+        },
+        folder: folder.join("engine"),
+        views,
+        most_bytes: usize::try_from(budget.stage_bytes).unwrap_or(usize::MAX),
+        runtime: session.runtime.handle().clone(),
+    };
+    Engine::new(options, intakes).map_err(|error| failed(&error))
+}
+
+fn step_plan(loaded: &Loaded, names: Vec<String>, ends: Option<Frontier>) -> StepPlan {
+    let sources = u8::try_from(loaded.pipeline.sources.len()).expect("up to 255 sources");
+    let latest = |source: &SourceSql| {
+        let Origin::Kafka(kafka) = &source.from;
+        kafka.start == Start::Latest
+    };
+    let beginning = if loaded.pipeline.sources.iter().all(latest) { Beginning::Latest } else { Beginning::Earliest };
+    StepPlan { beginning, ends, ..StepPlan::new(sources, names) }
+}

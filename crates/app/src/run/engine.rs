@@ -1,0 +1,265 @@
+//! The circuit as the loop sees it: records in, steps, each sink's changes as files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, Int64Array, RecordBatch, UInt32Array};
+use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take_record_batch;
+use lakeward_circuit::circuit::{self, EngineError, StartError};
+use lakeward_circuit::codec::Codec;
+use lakeward_circuit::delta::{Delta, Part};
+use lakeward_circuit::plan::Plan;
+use lakeward_circuit::refused::Refused;
+use lakeward_delta::view::{Change, StageError, Staged, ViewOptions, ViewWriter};
+use lakeward_delta::{Layout, Tally};
+use lakeward_protocol::ports::{Checkpoint, Circuit, Exit, Fault, Restored, Verdict};
+use lakeward_protocol::position::{CommitId, Frontier, PartitionId, SinkId};
+use lakeward_protocol::records::Records;
+use tokio::runtime::Handle;
+
+use super::intake::{Intake, IntakeError};
+
+/// What the engine works with.
+pub struct EngineOptions {
+    /// The operators; a view for each sink.
+    pub plan: Arc<Plan>,
+    /// Threads and memory.
+    pub circuit: circuit::Options,
+    /// The state's folder.
+    pub folder: PathBuf,
+    /// How each sink is written.
+    pub views: Vec<ViewOptions>,
+    /// Bytes of records that make a step due.
+    pub most_bytes: usize,
+    /// Where uploads run.
+    pub runtime: Handle,
+}
+
+/// Why the engine stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A source's messages.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// The circuit.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The plan can't run, or a checkpoint is of another one.
+    #[error("{0}")]
+    Refused(Refused),
+    /// A sink's rows.
+    #[error("sink {sink}: {source}")]
+    Stage { sink: usize, source: StageError },
+}
+
+impl From<StartError> for RunError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Refused(refused) => Self::Refused(refused),
+            StartError::Engine(error) => Self::Engine(error),
+        }
+    }
+}
+
+impl Fault for RunError {
+    fn verdict(&self) -> Verdict {
+        match self {
+            Self::Intake(IntakeError::Bad { .. }) => Verdict::Stop(Exit::Data),
+            Self::Intake(IntakeError::Columns { .. }) | Self::Refused(_) => Verdict::Stop(Exit::Config),
+            Self::Engine(_) => Verdict::Stop(Exit::TryAgain),
+            Self::Stage { source, .. } => source.verdict(),
+        }
+    }
+}
+
+/// A sink's changes since its last commit.
+struct Held {
+    codec: Codec,
+    changes: Part,
+    stager: Option<ViewWriter>,
+}
+
+/// Decoders, circuit and writers.
+pub struct Engine {
+    options: EngineOptions,
+    intakes: Vec<Intake>,
+    circuit: Option<circuit::Circuit>,
+    held: Vec<Held>,
+    pushed_bytes: usize,
+    /// The frontier of what was pushed, and what was counted on the way, since each sink's last commit.
+    frontier: Frontier,
+    tallies: Vec<BTreeMap<PartitionId, Tally>>,
+    pushed_tally: BTreeMap<PartitionId, Tally>,
+}
+
+impl Engine {
+    /// Ready to be restored.
+    ///
+    /// # Errors
+    /// When a sink's rows can't be compared.
+    pub fn new(options: EngineOptions, intakes: Vec<Intake>) -> Result<Self, RunError> {
+        let held = options.plan.views.iter().map(|view| {
+            let codec =
+                Codec::new(view.schema.fields().iter().map(|field| field.data_type())).map_err(RunError::Refused)?;
+            Ok(Held { codec, changes: nothing(view), stager: None })
+        });
+        let held = held.collect::<Result<Vec<_>, RunError>>()?;
+        let tallies = vec![BTreeMap::new(); held.len()];
+        Ok(Self {
+            options,
+            intakes,
+            circuit: None,
+            held,
+            pushed_bytes: 0,
+            frontier: Frontier::new(),
+            tallies,
+            pushed_tally: BTreeMap::new(),
+        })
+    }
+
+    fn circuit(&mut self) -> &mut circuit::Circuit {
+        self.circuit.as_mut().expect("the loop restores before it pushes")
+    }
+
+    /// Names a step: the sum of its frontier's offsets.
+    fn step_number(&self) -> i64 {
+        self.frontier.values().map(|offset| offset.get()).sum()
+    }
+
+    fn forget(&mut self) {
+        for (held, view) in self.held.iter_mut().zip(&self.options.plan.views) {
+            held.changes = nothing(view);
+        }
+        self.tallies.iter_mut().for_each(BTreeMap::clear);
+        self.pushed_tally.clear();
+        self.pushed_bytes = 0;
+    }
+}
+
+fn nothing(view: &lakeward_circuit::plan::View) -> Part {
+    Part { batch: RecordBatch::new_empty(view.schema.clone()), weights: Int64Array::from(Vec::<i64>::new()) }
+}
+
+impl Circuit for Engine {
+    type Batch = Staged;
+    type Layout = Layout;
+    type Error = RunError;
+
+    fn open(&mut self, sink: SinkId, layout: &Layout) -> Result<(), RunError> {
+        let at = usize::from(sink.0);
+        let stager = ViewWriter::open(layout, &self.options.views[at]);
+        let stager = stager.map_err(|error| RunError::Stage { sink: at, source: error.into() })?;
+        self.held[at].stager = Some(stager);
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &Checkpoint) -> Result<Restored, RunError> {
+        self.forget();
+        self.frontier = from.frontier.clone();
+        if let Some(circuit) = self.circuit.take() {
+            // What it held is of no use any more, and so is how it ends.
+            drop(circuit.stop());
+        }
+        let (plan, options, folder) = (&self.options.plan, &self.options.circuit, &self.options.folder);
+        match &from.state {
+            None => self.circuit = Some(circuit::Circuit::fresh(plan, options, folder)?),
+            Some(state) => match circuit::Circuit::restore(plan, options, folder, state)? {
+                Some(circuit) => self.circuit = Some(circuit),
+                None => return Ok(Restored::Missing),
+            },
+        }
+        Ok(Restored::Done)
+    }
+
+    fn push(&mut self, records: Records) -> Result<Option<Records>, RunError> {
+        let partition = records.partition();
+        let source = usize::from(partition.source().0);
+        let (part, tally) = self.intakes[source].part(&records)?;
+        *self.pushed_tally.entry(partition).or_default() += tally;
+        self.pushed_bytes += records.capacity_bytes();
+        self.frontier.insert(partition, records.to());
+        self.circuit().push(source, part);
+        Ok(Some(records))
+    }
+
+    fn is_full(&self) -> bool {
+        self.pushed_bytes >= self.options.most_bytes
+    }
+
+    fn step(&mut self, wanted: &BTreeSet<SinkId>) -> Result<BTreeSet<SinkId>, RunError> {
+        let stepped = self.circuit().step()?;
+        self.pushed_bytes = 0;
+        for failure in &stepped.failures {
+            tracing::warn!(
+                operator = failure.operator,
+                weight = failure.weight,
+                "row left out: {} ({})",
+                failure.reason,
+                failure.row
+            );
+        }
+        let tally = std::mem::take(&mut self.pushed_tally);
+        let mut holding = BTreeSet::new();
+        for (at, change) in stepped.views.into_iter().enumerate() {
+            let sink = SinkId(u8::try_from(at).expect("up to 255 sinks"));
+            if !wanted.contains(&sink) {
+                continue;
+            }
+            for (partition, tally) in &tally {
+                *self.tallies[at].entry(*partition).or_default() += *tally;
+            }
+            let held = &mut self.held[at];
+            if change.weights.len() > 0 {
+                let schema = held.changes.batch.schema();
+                let both = Delta(vec![std::mem::replace(&mut held.changes, change.clone()), change]);
+                held.changes = both.consolidated(&held.codec, &schema);
+            }
+            if held.changes.weights.len() > 0 {
+                holding.insert(sink);
+            }
+        }
+        Ok(holding)
+    }
+
+    fn seal(&mut self, sink: SinkId) -> Result<Option<Staged>, RunError> {
+        let at = usize::from(sink.0);
+        let step = self.step_number();
+        let held = &mut self.held[at];
+        if held.changes.weights.is_empty() {
+            return Ok(None);
+        }
+        let rows = |wanted: fn(i64) -> i64| copies(&held.changes, wanted);
+        let change = Change {
+            inserts: rows(|weight| weight.max(0)),
+            deletes: rows(|weight| weight.min(0).unsigned_abs().try_into().unwrap_or(i64::MAX)),
+            step,
+            tally: self.tallies[at].clone(),
+        };
+        let stager = held.stager.as_mut().expect("the loop opens a sink before a step wants it");
+        let staged =
+            stager.stage(&change, &self.options.runtime).map_err(|source| RunError::Stage { sink: at, source })?;
+        held.changes = nothing(&self.options.plan.views[at]);
+        self.tallies[at].clear();
+        Ok(Some(staged))
+    }
+
+    fn prepare(&mut self, _: CommitId) -> Result<Vec<u8>, RunError> {
+        Ok(self.circuit().save()?)
+    }
+}
+
+/// The rows of a change, each as often as `copies` makes of its weight.
+fn copies(change: &Part, copies: fn(i64) -> i64) -> Vec<RecordBatch> {
+    let counts: Vec<i64> = change.weights.values().iter().map(|weight| copies(*weight)).collect();
+    if counts.iter().all(|count| *count <= 1) {
+        let mask = BooleanArray::from(counts.iter().map(|count| *count == 1).collect::<Vec<_>>());
+        return vec![filter_record_batch(&change.batch, &mask).expect("a mask of its length")];
+    }
+    let places = counts.iter().enumerate().flat_map(|(row, count)| {
+        std::iter::repeat_n(u32::try_from(row).expect("rows of a batch"), usize::try_from(*count).unwrap_or(0))
+    });
+    let places: UInt32Array = places.collect::<Vec<_>>().into();
+    vec![take_record_batch(&change.batch, &places).expect("places within the batch")]
+}

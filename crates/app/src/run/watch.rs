@@ -1,0 +1,100 @@
+//! What a run says: a line a step, and the metrics.
+
+use std::time::{Duration, Instant};
+
+use lakeward_protocol::core::{Ending, Why};
+use lakeward_protocol::drive::{Due, Port, Watch};
+use lakeward_protocol::ports::{Checkpoint, Permit};
+use lakeward_protocol::position::{Frontier, Offset, PartitionId, TableVersion};
+use lakeward_protocol::records::Records;
+
+use crate::admin::Ready;
+use crate::watch::{Progress, Reporter};
+
+/// Hears a run.
+pub struct Steps {
+    reporter: Reporter,
+    stepping: Option<Instant>,
+    messages: u64,
+}
+
+impl Steps {
+    /// Tells of progress and readiness.
+    #[must_use]
+    pub fn new(progress: Progress, ready: Ready) -> Self {
+        Self { reporter: Reporter::new(progress, ready), stepping: None, messages: 0 }
+    }
+}
+
+impl Watch for Steps {
+    fn started(&mut self, positions: &Frontier) {
+        self.reporter.started(positions);
+    }
+
+    fn taken(&mut self, records: &Records) {
+        self.stepping.get_or_insert_with(Instant::now);
+        self.messages += records.len() as u64;
+        self.reporter.taken(records);
+    }
+
+    fn reached(&mut self, partition: PartitionId, end: Offset) {
+        self.reporter.reached(partition, end);
+    }
+
+    fn sealed(&mut self, due: Due, messages: u64, value_bytes: u64) {
+        self.reporter.sealed(due, messages, value_bytes);
+    }
+
+    fn committed(&mut self, version: TableVersion, permit: &Permit) {
+        self.reporter.committed(version, permit);
+    }
+
+    fn raced(&mut self, version: TableVersion) {
+        self.reporter.raced(version);
+    }
+
+    fn discarded(&mut self, why: &Why) {
+        self.reporter.discarded(why);
+    }
+
+    fn retrying(&mut self, port: Port, doing: &str, error: &dyn std::error::Error, attempt: u32, wait: Duration) {
+        self.reporter.retrying(port, doing, error, attempt, wait);
+    }
+
+    fn restored(&mut self, checkpoint: &Checkpoint) {
+        match &checkpoint.state {
+            Some(_) => tracing::info!("state of checkpoint {} at {}", checkpoint.number.0, Shown(&checkpoint.frontier)),
+            None => tracing::info!("no checkpoint: starting with empty state"),
+        }
+    }
+
+    fn stepped(&mut self, _: &Frontier, to: &Frontier) {
+        let millis = self.stepping.take().map_or(0, |since| since.elapsed().as_millis());
+        tracing::info!(messages = std::mem::take(&mut self.messages), millis, "step to {}", Shown(to));
+    }
+
+    fn saved(&mut self, checkpoint: &Checkpoint) {
+        tracing::info!("checkpoint {} at {}", checkpoint.number.0, Shown(&checkpoint.frontier));
+    }
+
+    fn ended(&mut self, ending: Ending) {
+        self.reporter.ended(ending);
+    }
+}
+
+/// Partitions shown with their offsets; the rest are counted.
+const SHOWN: usize = 8;
+
+struct Shown<'a>(&'a Frontier);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (n, (partition, offset)) in self.0.iter().take(SHOWN).enumerate() {
+            write!(f, "{}{partition}:{offset}", if n == 0 { "" } else { " " })?;
+        }
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more partitions"),
+        }
+    }
+}
