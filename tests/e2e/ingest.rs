@@ -210,9 +210,18 @@ impl Running {
 
     /// The most memory it ever held, in MB (VmHWM).
     pub fn peak_memory_mb(&mut self) -> u64 {
+        self.status_mb("VmHWM:")
+    }
+
+    /// The memory that it made itself and holds now, in MB (RssAnon): not the program's text, which differs by build.
+    pub fn own_memory_mb(&self) -> u64 {
+        self.status_mb("RssAnon:")
+    }
+
+    fn status_mb(&self, line: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
-        line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("kB") / 1024
+        let value = status.lines().find_map(|text| text.strip_prefix(line)).expect("a line of the kernel's");
+        value.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("kB") / 1024
     }
 
     /// Sends a signal, unless it has ended.

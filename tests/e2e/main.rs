@@ -27,6 +27,7 @@ mod gaps;
 mod groups;
 mod ingest;
 mod kills;
+mod memory;
 mod partitions;
 mod reader;
 mod table;

@@ -16,7 +16,7 @@ use lakeward_protocol::ports::{Exit, Fault, Stage, Verdict};
 use lakeward_protocol::records::Records;
 
 use crate::badlog::BadLog;
-use worker::{Command, Part, Worker};
+use worker::{Command, Part, Spare, Worker};
 
 mod worker;
 
@@ -124,8 +124,8 @@ impl Shards {
         };
         for number in 0..options.workers {
             let (commands, queue) = bounded(QUEUE);
-            let worker =
-                Worker::new(options.clone(), held.clone(), spare_in.clone(), Arc::clone(&fault), Arc::clone(&bad));
+            let spare = Spare { give: spare_in.clone(), take: shards.spare.clone() };
+            let worker = Worker::new(options.clone(), held.clone(), spare, Arc::clone(&fault), Arc::clone(&bad));
             let thread = std::thread::Builder::new().name(format!("encode-{number}"));
             shards.threads.push(thread.spawn(move || worker.run(&queue))?);
             shards.commands.push(commands);

@@ -28,7 +28,7 @@ impl TableSchema {
     /// # Errors
     /// What is no JSON (with line and column), or no schema (with the column's name).
     pub fn parse(place: &str, text: &str) -> Result<Self, DeltaError> {
-        let json: Value = serde_json::from_str(text)
+        let mut json: Value = serde_json::from_str(text)
             .map_err(|error| DeltaError::Schema { place: place.to_owned(), reason: format!("no JSON: {error}") })?;
         let fail = |Wrong { path, reason }: Wrong| DeltaError::Schema {
             place: if path.is_empty() { place.to_owned() } else { format!("{place}, column {path}") },
@@ -38,6 +38,7 @@ impl TableSchema {
         if fields.is_empty() {
             return Err(DeltaError::Schema { place: place.to_owned(), reason: "it has no column".to_owned() });
         }
+        complete(&mut json);
         Ok(Self { arrow: Arc::new(Schema::new(fields)), json })
     }
 
@@ -115,6 +116,30 @@ fn fields_from(json: &Value, path: &str, depth: usize) -> Result<Fields, Wrong> 
         Ok(Field::new(name, type_from(kind, &path, depth + 1)?, nullable))
     });
     fields.collect()
+}
+
+/// Says all that readers want said: what a user may leave out, they do not.
+fn complete(json: &mut Value) {
+    let Some(kind) = json.as_object_mut() else { return };
+    for flag in ["containsNull", "valueContainsNull"] {
+        let of = if flag == "containsNull" { "elementType" } else { "valueType" };
+        if kind.contains_key(of) {
+            kind.entry(flag).or_insert(Value::Bool(true));
+        }
+    }
+    for key in ["elementType", "keyType", "valueType"] {
+        kind.get_mut(key).map(complete);
+    }
+    for field in kind.get_mut("fields").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(field) = field.as_object_mut() {
+            field.entry("nullable").or_insert(Value::Bool(true));
+            let metadata = field.entry("metadata").or_insert(Value::Null);
+            if metadata.is_null() {
+                *metadata = json!({});
+            }
+            field.get_mut("type").map(complete);
+        }
+    }
 }
 
 /// A boolean that is true unless it says otherwise.

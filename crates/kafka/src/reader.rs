@@ -46,7 +46,7 @@ const GATHERING: Duration = Duration::from_millis(1);
 const FILLING: Duration = Duration::from_millis(5);
 
 /// Without a message for so long, arenas kept for reuse are given back.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(3);
 
 pub(crate) struct Reader {
     config: SourceConfig,

@@ -14,7 +14,7 @@ use lakeward_protocol::records::Records;
 
 use super::{Held, StageError, StageOptions};
 use crate::badlog::BadLog;
-use crate::meters;
+use crate::{footprint, meters};
 
 /// Without a record for so long, buffers kept for reuse are given back.
 const IDLE: Duration = Duration::from_secs(5);
@@ -34,8 +34,15 @@ pub(super) struct Part {
     pub(super) tally: BTreeMap<PartitionId, Tally>,
 }
 
+/// Arenas that are done with, on their way back to the input.
+pub(super) struct Spare {
+    pub(super) give: Sender<Records>,
+    pub(super) take: Receiver<Records>,
+}
+
 /// What a layout needs.
 struct Bench {
+    layout: Layout,
     decoder: Decoder,
     writer: Writer,
 }
@@ -47,10 +54,12 @@ pub(super) struct Worker {
     /// What we added to `held` for the writer.
     counted_bytes: usize,
     held: Held,
-    spare: Sender<Records>,
+    spare: Spare,
     fault: Arc<Mutex<Option<StageError>>>,
     /// Something failed: what comes is let go, until we are told to discard.
     broken: bool,
+    /// All that was kept for reuse is given back.
+    rested: bool,
     bad: Arc<BadLog>,
     /// Fields told of already; the decoder bounds how many names there are.
     unknown: BTreeSet<String>,
@@ -60,7 +69,7 @@ impl Worker {
     pub(super) fn new(
         options: StageOptions,
         held: Held,
-        spare: Sender<Records>,
+        spare: Spare,
         fault: Arc<Mutex<Option<StageError>>>,
         bad: Arc<BadLog>,
     ) -> Self {
@@ -73,6 +82,7 @@ impl Worker {
             spare,
             fault,
             broken: false,
+            rested: false,
             bad,
             unknown: BTreeSet::new(),
         }
@@ -82,7 +92,10 @@ impl Worker {
     pub(super) fn run(mut self, queue: &Receiver<Command>) {
         loop {
             match queue.recv_timeout(IDLE) {
-                Ok(command) => self.obey(command),
+                Ok(command) => {
+                    self.rested = false;
+                    self.obey(command);
+                }
                 Err(RecvTimeoutError::Timeout) => self.rest(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -103,14 +116,12 @@ impl Worker {
     }
 
     fn open(&mut self, layout: &Layout) -> Result<(), StageError> {
-        let options = &self.options;
-        let decoder = Decoder::new(layout.schema(), &options.topic, &options.transforms)
-            .map_err(|source| StageError::Plan { table: layout.table().to_owned(), source })?;
-        let writer = Writer::new(layout, options.writer.clone())?;
+        let decoder = decoder(&self.options, layout)?;
+        let writer = Writer::new(layout, self.options.writer.clone())?;
         for property in decoder.unplaced_transforms() {
             tracing::warn!("transform '{property}' names no column of {}: it sets nothing", layout.table());
         }
-        self.bench = Some(Bench { decoder, writer });
+        self.bench = Some(Bench { layout: layout.clone(), decoder, writer });
         self.count();
         Ok(())
     }
@@ -124,7 +135,7 @@ impl Worker {
         }
         self.held.sub(records.capacity_bytes());
         self.count();
-        let _ = self.spare.send(records);
+        let _ = self.spare.give.send(records);
     }
 
     fn process(&mut self, records: &Records) -> Result<(), StageError> {
@@ -207,13 +218,25 @@ impl Worker {
         self.count();
     }
 
+    /// Gives back what is kept for reuse, once: a decoder keeps its columns, a writer its buffers, and the
+    /// allocators what both let go.
     fn rest(&mut self) {
-        if let Some(bench) = &mut self.bench
-            && bench.writer.is_empty()
-        {
-            bench.writer.trim();
-            self.count();
+        let holds = self.bench.as_ref().is_some_and(|bench| !bench.writer.is_empty());
+        if self.rested || holds {
+            return;
         }
+        self.unknown_fields();
+        if let Some(bench) = &mut self.bench {
+            bench.writer.trim();
+            // The one it replaces was made of the same, so there is no error to tell.
+            if let Ok(fresh) = decoder(&self.options, &bench.layout) {
+                bench.decoder = fresh;
+            }
+        }
+        self.spare.take.try_iter().for_each(drop);
+        self.count();
+        footprint::give_back();
+        self.rested = true;
     }
 
     /// Brings our share of `held` up to date.
@@ -223,4 +246,9 @@ impl Worker {
         self.held.sub(self.counted_bytes);
         self.counted_bytes = now;
     }
+}
+
+fn decoder(options: &StageOptions, layout: &Layout) -> Result<Decoder, StageError> {
+    Decoder::new(layout.schema(), &options.topic, &options.transforms)
+        .map_err(|source| StageError::Plan { table: layout.table().to_owned(), source })
 }

@@ -163,6 +163,17 @@ fn what_is_no_table_is_missing_or_broken() {
     assert_eq!(error.verdict(), Verdict::Stop(Exit::Data), "{error}");
 }
 
+#[test]
+fn a_schema_that_leaves_out_what_goes_without_saying_makes_a_table() {
+    let schema = r#"{"type":"struct","fields":[{"name":"id","type":"long"},
+        {"name":"s","type":{"type":"struct","fields":[{"name":"a","type":{"type":"array","elementType":"long"}}]},"metadata":null},
+        {"name":"m","type":{"type":"map","keyType":"string","valueType":"long"}}]}"#;
+    let schema = TableSchema::parse("schema.json", schema).unwrap();
+    let (disk, new) = (Disk::empty(), NewTable { schema, ..new_table(&[]) });
+    assert_eq!(create(&disk.location(), &new, &runtime()).unwrap(), Created::New);
+    assert_eq!(disk.open("app").difference(&new), None);
+}
+
 #[test] // K83
 fn tables_are_created_as_asked_or_not_at_all() {
     let every = r#"{"type":"struct","fields":[

@@ -1,7 +1,13 @@
 //! Steps of a view, one after the other: what the table holds, and what the log says.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lakeward_delta::view::{Commit, Mode, View};
+use lakeward_protocol::memory::Fate;
+use lakeward_protocol::ports::OutputLog;
 use lakeward_protocol::position::CommitId;
+use lakeward_sim::{Call, FaultyStore};
 use serde_json::{Value, json};
 
 use super::support::{Lake, Row, change, eager, moves, open_on, replay, row, rows, sorted, step, view_options};
@@ -57,7 +63,6 @@ fn each_remove_names_the_vector_of_the_add_it_ends() {
 
 /// Lets the view look at its files, and waits for what it makes of them.
 fn compacted(view: &mut View) {
-    use lakeward_protocol::ports::OutputLog;
     view.tend();
     view.settle().unwrap();
 }
@@ -73,6 +78,120 @@ fn a_file_without_live_rows_goes_whole() {
     step(&mut view, 2, &change(&rows([7], "b"), &[]));
     assert_eq!((last(&lake, "remove").len(), last(&lake, "add").len()), (1, 0));
     assert_eq!(replay(&lake.commits()), [0, 3, 1, 0]);
+}
+
+#[test]
+fn a_foreign_delete_between_load_and_put_is_built_on() {
+    let lake = Lake::new(Mode::Upsert, &[], &[]);
+    let armed = Arc::new(AtomicBool::new(false));
+    let store = {
+        let (lake, armed) = (lake.clone(), armed.clone());
+        let inner = lake.store.clone();
+        Arc::new(FaultyStore::new(inner, move |call| {
+            if call == Call::Commit && armed.swap(false, Ordering::Relaxed) {
+                std::thread::scope(|scope| scope.spawn(|| foreign_delete(&lake, &rows([3], "a"))).join().unwrap());
+            }
+            Fate::Well
+        }))
+    };
+    let mut view = open_on(store, "app", view_options(Mode::Upsert, &["id"], None)).unwrap();
+    step(&mut view, 0, &change(&[], &rows(0..6, "a")));
+    armed.store(true, Ordering::Relaxed);
+    assert_eq!(step(&mut view, 1, &change(&rows([5], "a"), &[])), 3);
+    assert_eq!(lake.rows(None), rows([0, 1, 2, 4], "a"));
+    assert_eq!(replay(&lake.commits()), [0, 6, 5, 4]);
+}
+
+fn foreign_delete(lake: &Lake, gone: &[Row]) {
+    let mut other = lake.open("other", view_options(Mode::Upsert, &["id"], None)).unwrap();
+    let staged = other.stage(&change(gone, &[])).unwrap();
+    let outcome = other.commit(CommitId(1_000), &moves("other", 0, 1), Some(&staged)).unwrap();
+    assert!(matches!(outcome, Commit::Done(_)), "{outcome:?}");
+}
+
+#[test]
+fn rows_that_die_while_they_are_moved_stay_dead() {
+    let lake = Lake::new(Mode::Upsert, &[], &[]);
+    let mut view = lake.open("app", view_options(Mode::Upsert, &["id"], eager())).unwrap();
+    step(&mut view, 0, &change(&[], &rows(0..6, "a")));
+    step(&mut view, 1, &change(&rows([0, 1], "a"), &[]));
+    // Begins with what is there now.
+    view.tend();
+    step(&mut view, 2, &change(&rows([2], "a"), &[]));
+    foreign_delete(&lake, &rows([3], "a"));
+    view.settle().unwrap();
+    assert_eq!(last(&lake, "commitInfo")[0]["operation"], "OPTIMIZE");
+    assert_eq!(last(&lake, "add")[0]["deletionVector"]["cardinality"], 2);
+    assert_eq!(lake.rows(None), rows([4, 5], "a"));
+    assert_eq!(replay(&lake.commits()), [0, 6, 4, 3, 2, 2]);
+    step(&mut view, 3, &change(&rows([4, 5], "a"), &[]));
+    assert_eq!(lake.rows(None), []);
+}
+
+#[test]
+fn a_compaction_gives_way_to_another() {
+    let lake = Lake::new(Mode::Upsert, &[], &[]);
+    let mut view = lake.open("app", view_options(Mode::Upsert, &["id"], eager())).unwrap();
+    let mut other = lake.open("other", view_options(Mode::Upsert, &["id"], eager())).unwrap();
+    step(&mut view, 0, &change(&[], &rows(0..6, "a")));
+    step(&mut view, 1, &change(&rows([0, 1], "a"), &[]));
+    view.tend();
+    other.commit(CommitId(1_000), &moves("other", 0, 1), None).map(drop).unwrap();
+    compacted(&mut other);
+    let head = lake.head();
+    view.settle().unwrap();
+    assert_eq!(lake.head(), head, "its files are gone: nothing is put");
+    assert_eq!(lake.rows(None), rows(2..6, "a"));
+    step(&mut view, 2, &change(&rows([2], "a"), &[]));
+    assert_eq!(lake.rows(None), rows(3..6, "a"));
+}
+
+#[test]
+fn small_files_of_appends_become_one_unless_somebody_changed_them() {
+    for disturbed in [false, true] {
+        let lake = Lake::new(Mode::Append, &["name"], &[("delta.enableDeletionVectors", "true")]);
+        let mut view = lake.open("app", view_options(Mode::Append, &[], eager())).unwrap();
+        for at in 0..20 {
+            step(&mut view, at, &change(&[], &rows([at], "a")));
+        }
+        view.tend();
+        let mut expected = rows(0..20, "a");
+        if disturbed {
+            foreign_delete(&lake, &rows([3], "a"));
+            expected.remove(3);
+        }
+        view.settle().unwrap();
+        let (operation, adds) = (last(&lake, "commitInfo")[0]["operation"].clone(), last(&lake, "add").len());
+        assert_eq!(operation == "OPTIMIZE", !disturbed, "{operation}");
+        assert!(disturbed || adds == 1, "{adds} files");
+        assert_eq!(lake.rows(None), sorted(expected.clone()));
+        assert_eq!(replay(&lake.commits()).last(), Some(&(expected.len() as u64)));
+        step(&mut view, 20, &change(&[], &rows([50], "b")));
+    }
+}
+
+#[test]
+fn what_is_staged_and_dropped_is_not_there() {
+    let lake = Lake::new(Mode::Upsert, &[], &[]);
+    let mut view = keyed(&lake);
+    drop(view.stage(&change(&[], &rows([1], "a"))).unwrap());
+    step(&mut view, 0, &change(&[], &rows([1], "b")));
+    assert_eq!(lake.rows(None), rows([1], "b"));
+}
+
+#[test]
+fn empty_text_in_a_partition_column_is_its_null() {
+    let lake = Lake::new(Mode::Upsert, &["name"], &[]);
+    let mut view = lake.open("app", view_options(Mode::Upsert, &[], None)).unwrap();
+    step(&mut view, 0, &change(&[], &[row(1, ""), row(2, "")]));
+    step(&mut view, 1, &change(&[row(1, "")], &[]));
+    drop(view);
+    let mut view = lake.open("app", view_options(Mode::Upsert, &[], None)).unwrap();
+    step(&mut view, 2, &change(&[row(2, "")], &[]));
+    assert_eq!(lake.rows(None), []);
+    let mut view = lake.open("app", view_options(Mode::Upsert, &["name"], None)).unwrap();
+    let error = view.stage(&change(&[], &[row(1, "")])).unwrap_err().to_string();
+    assert!(error.contains("NULL"), "{error}");
 }
 
 #[test]
