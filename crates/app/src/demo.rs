@@ -1,4 +1,5 @@
-//! `lakeward demo`: an embedded broker, two workers, one of them killed twice, and the proof.
+//! `lakeward demo`: an embedded broker, two workers, one of them killed twice, and the proof; then live SQL over the
+//! same topic, killed too, and compared with a batch query.
 //!
 //! The broker is librdkafka's own mock cluster, in this process; the workers are this very program,
 //! as anyone would start it. Progress is read from the table alone.
@@ -18,6 +19,7 @@ use progress::Progress;
 use workers::Workers;
 
 mod broker;
+mod live;
 mod progress;
 mod requests;
 mod show;
@@ -63,10 +65,19 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     show::result(&folder, &session, &chains, took, &run)?;
     let rows: u64 = chains.chains.values().map(|chain| chain.rows).sum();
     if chains.is_sound() && rows == args.messages {
+        let live = clean(&live_folder(&args.folder))?;
+        live::run(&broker, &folder, &live, args.messages, &session)?;
         show::next(&args.folder);
         return Ok(());
     }
     Err(Failure::new(Exit::Software, format_args!("the proof failed; the workers' logs are in {}", logs.display())))
+}
+
+/// Where the second half works: beside the table.
+fn live_folder(folder: &Path) -> PathBuf {
+    let mut name = folder.file_name().map(std::ffi::OsStr::to_owned).unwrap_or_default();
+    name.push("-live");
+    folder.with_file_name(name)
 }
 
 /// What the run was like, as seen in the table.

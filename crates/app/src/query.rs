@@ -57,6 +57,14 @@ fn tables(args: &QueryArgs) -> Result<Vec<(String, String)>, Failure> {
     Ok(tables)
 }
 
+/// A Delta table as it is now, for a batch query.
+///
+/// # Errors
+/// When it can't be read.
+pub fn open(location: &str, runtime: &Handle) -> Result<Arc<dyn Readable>, Failure> {
+    Ok(Arc::new(DeltaTable::open(location, runtime)?))
+}
+
 /// One version of a Delta table.
 #[derive(Debug)]
 struct DeltaTable {

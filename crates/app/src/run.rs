@@ -16,7 +16,7 @@ use lakeward_delta::view::{Compaction, View, ViewOptions};
 use lakeward_delta::{Checkpoints, Created, Table, TableOptions, Topic, create};
 use lakeward_kafka::Source;
 use lakeward_protocol::core::Beginning;
-use lakeward_protocol::core::step::{StepCore, StepPlan};
+use lakeward_protocol::core::step::{OnLostState, StepCore, StepPlan};
 use lakeward_protocol::drive::step::{Ports, StepLimits, drive_steps};
 use lakeward_protocol::ports::Exit;
 use lakeward_protocol::position::{Frontier, PartitionId, SourceId};
@@ -25,7 +25,7 @@ use lakeward_protocol::sources::Sources;
 use crate::admin::{self, Ready};
 use crate::budget::Budget;
 use crate::check;
-use crate::cli::pipeline::{RunArgs, Until};
+use crate::cli::pipeline::{self as arguments, RunArgs, Until};
 use crate::failure::Failure;
 use crate::ingest::metrics_recorder;
 use crate::pipeline::{self, Loaded};
@@ -68,7 +68,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     tracing::info!("{} as {app_id}, {workers} workers, state in {}", args.pipeline.display(), folder.display());
     let engine = engine(&loaded, views, &folder, workers, &budget, &session)?;
     let checkpoints = Folder::open(&folder).map_err(|error| Failure::port(&error))?;
-    let core = StepCore::new(Arc::new(step_plan(&loaded, names, ends)));
+    let core = StepCore::new(Arc::new(step_plan(args, &loaded, names, ends)));
     let settings = &loaded.pipeline.settings;
     let limits = StepLimits {
         latency_ms: settings.step_latency_ms,
@@ -205,17 +205,22 @@ fn engine(
         folder: folder.join("engine"),
         views,
         most_bytes: usize::try_from(budget.stage_bytes).unwrap_or(usize::MAX),
+        most_messages: loaded.pipeline.settings.step_max_messages,
         runtime: session.runtime.handle().clone(),
     };
     Engine::new(options, intakes).map_err(|error| failed(&error))
 }
 
-fn step_plan(loaded: &Loaded, names: Vec<String>, ends: Option<Frontier>) -> StepPlan {
+fn step_plan(args: &RunArgs, loaded: &Loaded, names: Vec<String>, ends: Option<Frontier>) -> StepPlan {
     let sources = u8::try_from(loaded.pipeline.sources.len()).expect("up to 255 sources");
     let latest = |source: &SourceSql| {
         let Origin::Kafka(kafka) = &source.from;
         kafka.start == Start::Latest
     };
     let beginning = if loaded.pipeline.sources.iter().all(latest) { Beginning::Latest } else { Beginning::Earliest };
-    StepPlan { beginning, ends, ..StepPlan::new(sources, names) }
+    let on_lost_state = match args.on_lost_state {
+        arguments::OnLostState::Stop => OnLostState::Stop,
+        arguments::OnLostState::Replay => OnLostState::Replay,
+    };
+    StepPlan { beginning, ends, on_lost_state, ..StepPlan::new(sources, names) }
 }

@@ -124,11 +124,16 @@ fn crash_point() -> Option<(Point, u32)> {
 }
 
 #[rustfmt::skip]
-const POINTS: [(&str, Point); 11] = [
+const POINTS: [(&str, Point); 19] = [
     ("before-start", Point::BeforeStart),
     ("before-seal", Point::BeforeSeal), ("after-seal", Point::AfterSeal),
     ("before-put", Point::BeforePut), ("after-put", Point::AfterPut),
     ("before-announce", Point::BeforeAnnounce), ("after-announce", Point::AfterAnnounce),
     ("before-tend", Point::BeforeTend), ("after-tend", Point::AfterTend),
     ("before-release", Point::BeforeRelease), ("after-release", Point::AfterRelease),
+    ("after-step", Point::AfterStep),
+    ("before-prepare", Point::BeforePrepare), ("after-prepare", Point::AfterPrepare),
+    ("after-save", Point::AfterSave),
+    ("before-remove", Point::BeforeRemove), ("after-remove", Point::AfterRemove),
+    ("before-trim", Point::BeforeTrim), ("after-trim", Point::AfterTrim),
 ];

@@ -43,6 +43,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHERE")]
     pub until: Option<Until>,
 
+    /// When the tables hold data and no checkpoint is to be found.
+    #[arg(long, value_name = "POLICY", default_value = "stop")]
+    pub on_lost_state: OnLostState,
+
     /// Memory to stay within, in MiB. Default: as the file says, else a quarter of the machine's, at most 1024.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..))]
     pub memory_mb: Option<u64>,
@@ -75,6 +79,15 @@ pub struct QueryArgs {
 pub enum Until {
     /// At the end that the topics had when it started.
     End,
+}
+
+/// What to do without a checkpoint that the tables need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnLostState {
+    /// End, and say so.
+    Stop,
+    /// Make the state anew from offset 0 of every partition. Right only if the pipeline began there.
+    Replay,
 }
 
 /// How a plan is shown.

@@ -22,9 +22,18 @@ const STRIDE: u64 = 1000;
 /// Bounds what should take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A topic with one message for each text, in one partition.
+fn fill(producer: &BaseProducer, topic: &str, texts: &[String]) -> Result<(), KafkaError> {
+    for text in texts {
+        let record = BaseRecord::<(), str>::to(topic).partition(0).payload(text);
+        producer.send(record).map_err(|(error, _)| error)?;
+    }
+    producer.flush(PATIENCE)
+}
+
 /// The cluster lives as long as this.
 pub struct Broker {
-    _cluster: MockCluster<'static, DefaultProducerContext>,
+    cluster: MockCluster<'static, DefaultProducerContext>,
     bootstrap: String,
 }
 
@@ -40,7 +49,20 @@ impl Broker {
         let cluster = MockCluster::new(1).map_err(failed)?;
         cluster.create_topic(topic, i32::try_from(partitions).expect("a few partitions"), 1).map_err(failed)?;
         let bootstrap = cluster.bootstrap_servers();
-        Ok(Self { _cluster: cluster, bootstrap })
+        Ok(Self { cluster, bootstrap })
+    }
+
+    /// One more topic, of one partition and few messages.
+    ///
+    /// # Errors
+    /// When it can't be made or filled.
+    pub fn add(&self, topic: &str, texts: &[String]) -> Result<(), Failure> {
+        let failed = |error: KafkaError| {
+            Failure::new(Exit::TryAgain, format_args!("can't produce into the embedded broker: {error}"))
+        };
+        self.cluster.create_topic(topic, 1, 1).map_err(failed)?;
+        let producer = ClientConfig::new().set("bootstrap.servers", &self.bootstrap).create().map_err(failed)?;
+        fill(&producer, topic, texts).map_err(failed)
     }
 
     /// Where it listens.

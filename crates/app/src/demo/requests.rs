@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 const METHODS: [&str; 8] = ["GET", "GET", "GET", "GET", "POST", "PUT", "DELETE", "HEAD"];
 const STATUS: [u16; 10] = [200, 200, 200, 200, 201, 204, 301, 304, 404, 500];
-const SITES: [&str; 6] = [
+pub const SITES: [&str; 6] = [
     "www.example.com",
     "shop.example.com",
     "api.example.com",

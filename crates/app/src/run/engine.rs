@@ -33,6 +33,8 @@ pub struct EngineOptions {
     pub views: Vec<ViewOptions>,
     /// Bytes of records that make a step due.
     pub most_bytes: usize,
+    /// Messages that make a step due.
+    pub most_messages: u64,
     /// Where uploads run.
     pub runtime: Handle,
 }
@@ -88,6 +90,7 @@ pub struct Engine {
     circuit: Option<circuit::Circuit>,
     held: Vec<Held>,
     pushed_bytes: usize,
+    pushed_messages: u64,
     /// The frontier of what was pushed, and what was counted on the way, since each sink's last commit.
     frontier: Frontier,
     tallies: Vec<BTreeMap<PartitionId, Tally>>,
@@ -113,6 +116,7 @@ impl Engine {
             circuit: None,
             held,
             pushed_bytes: 0,
+            pushed_messages: 0,
             frontier: Frontier::new(),
             tallies,
             pushed_tally: BTreeMap::new(),
@@ -134,7 +138,7 @@ impl Engine {
         }
         self.tallies.iter_mut().for_each(BTreeMap::clear);
         self.pushed_tally.clear();
-        self.pushed_bytes = 0;
+        (self.pushed_bytes, self.pushed_messages) = (0, 0);
     }
 }
 
@@ -179,18 +183,19 @@ impl Circuit for Engine {
         let (part, tally) = self.intakes[source].part(&records)?;
         *self.pushed_tally.entry(partition).or_default() += tally;
         self.pushed_bytes += records.capacity_bytes();
+        self.pushed_messages += records.len() as u64;
         self.frontier.insert(partition, records.to());
         self.circuit().push(source, part);
         Ok(Some(records))
     }
 
     fn is_full(&self) -> bool {
-        self.pushed_bytes >= self.options.most_bytes
+        self.pushed_bytes >= self.options.most_bytes || self.pushed_messages >= self.options.most_messages
     }
 
     fn step(&mut self, wanted: &BTreeSet<SinkId>) -> Result<BTreeSet<SinkId>, RunError> {
         let stepped = self.circuit().step()?;
-        self.pushed_bytes = 0;
+        (self.pushed_bytes, self.pushed_messages) = (0, 0);
         for failure in &stepped.failures {
             tracing::warn!(
                 operator = failure.operator,
