@@ -75,6 +75,7 @@ fn sources() {
         ("CREATE SOURCE t (a INT, UNIQUE (a))",            "1:25: a source takes PRIMARY KEY (a, b) and no other constraint"),
         ("CREATE SOURCE t (a INT PRIMARY KEY, b INT PRIMARY KEY)", "1:43: there is a PRIMARY KEY already, at 1:24; write one PRIMARY KEY (a, b) for several"),
         ("CREATE SOURCE t (a INT, PRIMARY KEY (aa))",      "1:38: the source has no column `aa`; did you mean `a`?"),
+        ("CREATE SOURCE t (a INT, PRIMARY KEY ('b'))",     "1:25: `'b'` is no column; a PRIMARY KEY names columns"),
         ("CREATE SOURCE t (a INT, PRIMARY KEY (a, a))",    "1:41: `a` is in the key already"),
         ("CREATE SOURCE t (a INT, PRIMARY KEY (a) ENFORCED)", "1:25: leave `ENFORCED` out: a later message replaces its key's row"),
         ("CREATE SOURCE t (a DOUBLE PRIMARY KEY)",         "1:18: `a` can't be in a PRIMARY KEY: a key is made of numbers without fraction, DECIMALs, texts, dates and the like"),
