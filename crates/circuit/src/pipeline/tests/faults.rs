@@ -102,6 +102,7 @@ fn sinks_and_views() {
         ("CREATE SINK s FROM t WITH (delta = 'x', type = 'upsert')", "2:41: sink `s` has no option `type`; did you mean `mode`?"),
         ("CREATE SINK s FROM t WITH (delta = 'x', mode = 'merge')", "2:48: `mode` can't be `merge`; it is 'append' or 'upsert' or 'changelog'"),
         ("CREATE SINK s FROM t WITH (delta = 'x', mode = 'append', key = 'a')", "2:58: `key` is of use with mode = 'upsert' alone; leave it out"),
+        ("CREATE SINK s FROM t WITH (delta = 'x', mode = 'changelog', key = 'a')", "2:61: `key` is of use with mode = 'upsert' alone; leave it out"),
         ("CREATE SINK s FROM t WITH (delta = 'x', key = '${BAD}')", "2:47: `key` can't come from the environment; write it here"),
         ("CREATE SINK s FROM t WITH (kafka = 'h:1')",          "2:41: sink `s` lacks `topic`; add topic = 'name-of-the-topic' in WITH (..)"),
         ("CREATE SINK s FROM t WITH (kafka = 'h:1', topic = 'x', mode = 'upsert')", "2:63: a topic with mode = 'upsert' needs key = 'column', the key of its messages"),
