@@ -117,6 +117,12 @@ pub struct Name {
 }
 
 impl Name {
+    /// As [`Name::of`]; the parser gives names in single quotes no place, and then it is `instead`.
+    fn of_or(ident: &Ident, instead: Place) -> Self {
+        let name = Self::of(ident);
+        if name.place.line == 0 { Self { place: instead, ..name } } else { name }
+    }
+
     fn of(ident: &Ident) -> Self {
         let is_quoted = ident.quote_style.is_some();
         let text = if is_quoted { ident.value.clone() } else { ident.value.to_ascii_lowercase() };
@@ -175,6 +181,8 @@ pub struct Lateness {
     pub column: usize,
     /// In microseconds.
     pub lateness_us: u64,
+    /// Where the WATERMARK stands.
+    pub place: Place,
 }
 
 /// What a source reads.

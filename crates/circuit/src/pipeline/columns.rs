@@ -120,7 +120,7 @@ impl Columns {
             let message = format!("`{}` can't have a WATERMARK: it is no TIMESTAMP or TIMESTAMPTZ", name.text);
             return Err(Problem::new(name.place, message));
         }
-        self.lateness = Some(Lateness { column, lateness_us });
+        self.lateness = Some(Lateness { column, lateness_us, place });
         Ok(())
     }
 

@@ -222,11 +222,11 @@ impl Reader {
     fn read(&mut self, name: &ObjectName) -> Flow {
         let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
         let [one] = parts.as_slice() else {
-            let place = parts.first().map_or(self.place, |first| Name::of(first).place);
+            let place = parts.first().map_or(self.place, |first| Name::of_or(first, self.place).place);
             let message = format!("`{name}` has several parts; sources and views have one name, without a schema");
             return ControlFlow::Break(Problem::new(place, message));
         };
-        let name = Name::of(one);
+        let name = Name::of_or(one, self.place);
         if !self.is_local(&name.text) {
             self.found.push(name);
         }

@@ -56,7 +56,7 @@ pub(super) fn other(cursor: &Cursor) -> Problem {
             "rows change when messages say so, see `changes` and PRIMARY KEY of a source"
         }
         "DROP" | "ALTER" | "RENAME" | "COMMENT" => "change the statement that makes it: the file is read as a whole",
-        "EXPLAIN" | "DESCRIBE" | "SHOW" => "leave it out: the file only says what there is",
+        "EXPLAIN" | "DESCRIBE" | "SHOW" => "leave it out, and run `lakeward explain` on the file",
         "BEGIN" | "START" | "COMMIT" | "ROLLBACK" => "leave it out: each step is one transaction",
         "USE" | "RESET" => "leave it out: names have one part, settings are SET once",
         _ => {

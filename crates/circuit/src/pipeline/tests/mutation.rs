@@ -164,6 +164,8 @@ fn wide_files_are_good() {
     let casts: Vec<String> =
         (0..500).map(|n| format!("CAST(CAST(a + {n} AS TEXT) AS ARRAY<ARRAY<INT>>) x{n}")).collect();
     super::good(&view(&format!("SELECT {} FROM t", casts.join(", "))));
+    let casts: Vec<String> = (0..500).map(|n| format!("a::ARRAY<ARRAY<INT>> x{n}, a::ARRAY<INT> > b y{n}")).collect();
+    super::good(&view(&format!("SELECT {} FROM t", casts.join(", "))));
     let cases = " WHEN a > 1 AND a < 2 THEN a + 1".repeat(500);
     super::good(&view(&format!("SELECT CASE{cases} ELSE 0 END AS c FROM t")));
     super::good(&view(&format!("SELECT * FROM t{}", " JOIN t ON t.a = t.a".repeat(500))));

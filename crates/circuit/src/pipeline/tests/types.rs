@@ -105,6 +105,9 @@ fn nearest_names() {
         assert_eq!(nearest(name, known), expected, "{name}");
     }
     assert_eq!((nearest("x", ["y"]), nearest("X", ["x"]), nearest("", [""])), (None, Some("x"), Some("")));
+    assert_eq!(nearest("ba", ["xa", "ab"]), Some("xa"), "a swap is one slip, as a change is");
+    assert_eq!(nearest("abdc", ["abcd"]), Some("abcd"));
+    assert_eq!(nearest("acb", ["abc"]), Some("abc"), "two changes would be too many");
     assert_eq!(nearest("ab", ["ac", "ad"]), Some("ac"), "the first of equals");
     assert_eq!(nearest("abc", ["abd", "abc"]), Some("abc"), "the nearer");
     assert_eq!(nearest("größe", ["grösse", "größer"]), Some("größer"));

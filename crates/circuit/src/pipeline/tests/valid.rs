@@ -95,7 +95,8 @@ fn watermarks() {
     ];
     for (expression, lateness_us) in cases {
         let source = of_source(&format!("a INT, ts TIMESTAMP, WATERMARK FOR ts AS {expression}"), "");
-        assert_eq!(source.lateness, Some(Lateness { column: 1, lateness_us }), "{expression}");
+        let place = Place { line: 1, column: 39, width: 9 };
+        assert_eq!(source.lateness, Some(Lateness { column: 1, lateness_us, place }), "{expression}");
     }
     assert_eq!(of_source("watermark INT, b INT", "").lateness, None);
 }
@@ -253,11 +254,11 @@ fn what_a_query_reads() {
 #[test]
 fn texts_beyond_ascii() {
     let text = format!(
-        "/* größer\r\n ✓ */ {SOURCE}\r\nCREATE VIEW v AS SELECT 'ä;ö' AS \"ü\", b\r\n FROM t -- ende é\r\n;{SINK}"
+        "/* größer\r\n ✓ */ {SOURCE}\r\n/* ö */ CREATE VIEW v AS SELECT 'ä;ö' AS \"ü\", b\r\n, 'ß' AS s FROM t -- ende é\r\n;{SINK}"
     );
     let view = good(&text).views.remove(0);
-    assert_eq!(view.text, "SELECT 'ä;ö' AS \"ü\", b\r\n FROM t");
-    assert_eq!((view.place.line, view.place.column), (4, 18));
+    assert_eq!(view.text, "SELECT 'ä;ö' AS \"ü\", b\r\n, 'ß' AS s FROM t");
+    assert_eq!((view.place.line, view.place.column), (4, 26));
     assert_eq!(good(&text).sources[0].columns[0].data_type, DataType::Int64);
     assert_eq!(good(&format!("\u{feff}{text}")), good(&text));
 }
