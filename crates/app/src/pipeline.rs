@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lakeward_circuit::compile::{Compiled, compile};
-use lakeward_circuit::pipeline::Pipeline;
+use lakeward_circuit::pipeline::{OnFault, Origin, Pipeline, SqlError, Target};
 use lakeward_protocol::ports::Exit;
 
 use crate::failure::Failure;
@@ -17,6 +17,31 @@ pub struct Loaded {
     pub compiled: Compiled,
 }
 
+/// What the file may say and no part of the program does yet: said here, rather than passed over.
+fn refuse_what_does_not_run(pipeline: &Pipeline) -> Result<(), SqlError> {
+    let starts = pipeline.sources.iter().map(|source| {
+        let Origin::Kafka(kafka) = &source.from;
+        kafka.start
+    });
+    let first = starts.clone().next();
+    for (source, start) in pipeline.sources.iter().zip(starts) {
+        if source.on_gap == OnFault::Skip {
+            return Err(pipeline.error(source.name.place, "on_gap = 'skip' is not supported yet in a pipeline: leave it out, and the run stops where messages are gone"));
+        }
+        if Some(start) != first {
+            return Err(pipeline
+                .error(source.name.place, "sources with different start are not supported yet: give all the same"));
+        }
+    }
+    let kafka = pipeline.sinks.iter().find(|sink| matches!(sink.target, Target::Kafka(_)));
+    kafka.map_or(Ok(()), |sink| {
+        Err(pipeline.error(
+            sink.name.place,
+            "a topic as a sink is not supported yet: write to a Delta table, WITH (delta = ..)",
+        ))
+    })
+}
+
 /// Reads and plans a pipeline file; `${NAME}` in options is the environment's.
 ///
 /// # Errors
@@ -26,6 +51,7 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
         .map_err(|error| Failure::new(Exit::Config, format_args!("pipeline {}: {error}", path.display())))?;
     let wrong = |error| Failure::new(Exit::Config, format_args!("pipeline {}: {error}", path.display()));
     let pipeline = Pipeline::parse(&text, &|name| std::env::var(name).ok()).map_err(wrong)?;
+    refuse_what_does_not_run(&pipeline).map_err(wrong)?;
     let compiled = compile(&pipeline).map_err(wrong)?;
     Ok(Loaded { pipeline, compiled })
 }
