@@ -21,7 +21,7 @@ use crate::world::Os;
 use crate::{creation, meters, refused};
 
 /// How often gauges are brought up to date.
-const REPORT: Duration = Duration::from_secs(1);
+pub const REPORT: Duration = Duration::from_secs(1);
 
 /// Runs until the topic's end, a signal, or somebody has to look.
 ///
@@ -88,7 +88,7 @@ fn report(session: &Session, progress: &Progress, source: &Source, held: Held, h
         loop {
             ticks.tick().await;
             let lag = probe.lag();
-            progress.report(|partition| lag.get(&partition)?.end);
+            progress.report(|_| None, |partition| lag.get(&partition)?.end);
             meters::held(held.bytes());
             meters::housekeeping(housekeeping.checkpoints(), housekeeping.failures());
         }
@@ -99,6 +99,9 @@ fn report(session: &Session, progress: &Progress, source: &Source, held: Held, h
 pub fn metrics_recorder() -> PrometheusHandle {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full("lakeward_commit_seconds".to_owned()), &meters::COMMIT_SECONDS)
+        .and_then(|builder| {
+            builder.set_buckets_for_metric(Matcher::Full("lakeward_step_seconds".to_owned()), &meters::COMMIT_SECONDS)
+        })
         .expect("the bounds are not empty");
     let handle = builder.install_recorder().expect("the first and only recorder of the process");
     meters::describe();

@@ -2,7 +2,8 @@
 
 use lakeward_decode::Bad;
 use lakeward_delta::Tally;
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use lakeward_protocol::position::PartitionId;
+use metrics::{Label, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 /// Upper bounds of `lakeward_commit_seconds`.
 pub const COMMIT_SECONDS: [f64; 9] = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
@@ -32,6 +33,13 @@ pub fn describe() {
     describe_gauge!("lakeward_commit_lag_offsets", "Offsets between what is committed and the partition's end");
     describe_gauge!("lakeward_read_lag_seconds", "Age of the last record taken in; 0 at the partition's end");
     describe_gauge!("lakeward_commit_lag_seconds", "Age of the last record committed; 0 when all is committed");
+    describe_counter!("lakeward_steps_total", "Steps that the circuit took");
+    describe_counter!("lakeward_state_checkpoints_total", "Checkpoints of the circuit's state");
+    describe_counter!(
+        "lakeward_failed_rows_total",
+        "Rows left out of a view because an expression failed, by operator"
+    );
+    describe_histogram!("lakeward_step_seconds", "Time from the first message of a step to its end, in seconds");
     describe_histogram!("lakeward_commit_seconds", "Time from sealing to the commit, in seconds");
 }
 
@@ -93,16 +101,33 @@ pub fn housekeeping(checkpoints: u64, failures: u64) {
     counter!("lakeward_housekeeping_failures_total").absolute(failures);
 }
 
-/// How far one partition is behind: offsets and seconds, read and committed.
-pub fn lag(partition: u32, read: (f64, f64), commit: (f64, f64)) {
-    let label = partition.to_string();
-    gauge!("lakeward_read_lag_offsets", "partition" => label.clone()).set(read.0);
-    gauge!("lakeward_read_lag_seconds", "partition" => label.clone()).set(read.1);
-    gauge!("lakeward_commit_lag_offsets", "partition" => label.clone()).set(commit.0);
-    gauge!("lakeward_commit_lag_seconds", "partition" => label).set(commit.1);
+/// How far one partition is behind: offsets and seconds, read and committed. A pipeline's has the name of its source.
+pub fn lag(source: Option<&str>, partition: PartitionId, read: (f64, f64), commit: (f64, f64)) {
+    let mut labels = vec![Label::new("partition", partition.number().to_string())];
+    labels.extend(source.map(|source| Label::new("source", source.to_owned())));
+    gauge!("lakeward_read_lag_offsets", labels.clone()).set(read.0);
+    gauge!("lakeward_read_lag_seconds", labels.clone()).set(read.1);
+    gauge!("lakeward_commit_lag_offsets", labels.clone()).set(commit.0);
+    gauge!("lakeward_commit_lag_seconds", labels).set(commit.1);
 }
 
 /// A partition is not ours any more: its lag is somebody else's to tell.
-pub fn forget_lag(partition: u32) {
-    lag(partition, (0.0, 0.0), (0.0, 0.0));
+pub fn forget_lag(partition: PartitionId) {
+    lag(None, partition, (0.0, 0.0), (0.0, 0.0));
+}
+
+/// The circuit took a step.
+pub fn stepped(seconds: f64) {
+    counter!("lakeward_steps_total").increment(1);
+    histogram!("lakeward_step_seconds").record(seconds);
+}
+
+/// The circuit's state was saved.
+pub fn saved() {
+    counter!("lakeward_state_checkpoints_total").increment(1);
+}
+
+/// Rows that an expression failed for, on their way into a view.
+pub fn failed_rows(operator: &str, rows: u64) {
+    counter!("lakeward_failed_rows_total", "operator" => operator.to_owned()).increment(rows);
 }

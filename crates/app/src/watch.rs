@@ -34,7 +34,12 @@ impl Progress {
     }
 
     /// Brings the lag metrics up to date; `end` is each partition's end as far as it is known.
-    pub fn report(&self, end: impl Fn(PartitionId) -> Option<Offset>) {
+    /// `source` names a partition's source, in a pipeline.
+    pub fn report<'a>(
+        &self,
+        source: impl Fn(PartitionId) -> Option<&'a str>,
+        end: impl Fn(PartitionId) -> Option<Offset>,
+    ) {
         let now_ms = wall_clock_ms();
         for (partition, reach) in self.lock().iter() {
             let Some(end) = end(*partition) else { continue };
@@ -43,7 +48,12 @@ impl Progress {
                 let age_ms = stamp.map_or(0, |stamp| (now_ms - stamp).max(0));
                 (offsets as f64, if offsets == 0 { 0.0 } else { age_ms as f64 / 1000.0 })
             };
-            meters::lag(partition.0, lag(reach.taken, reach.taken_ms), lag(reach.committed, reach.committed_ms));
+            meters::lag(
+                source(*partition),
+                *partition,
+                lag(reach.taken, reach.taken_ms),
+                lag(reach.committed, reach.committed_ms),
+            );
         }
     }
 }
@@ -76,7 +86,7 @@ impl Reporter {
         progress.retain(|partition, _| {
             let ours = self.owned.contains(partition);
             if !ours {
-                meters::forget_lag(partition.0);
+                meters::forget_lag(*partition);
             }
             ours
         });

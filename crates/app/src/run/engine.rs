@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use arrow_array::{BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow_select::filter::filter_record_batch;
@@ -12,7 +12,7 @@ use lakeward_circuit::codec::Codec;
 use lakeward_circuit::delta::{Delta, Part};
 use lakeward_circuit::plan::Plan;
 use lakeward_circuit::refused::Refused;
-use lakeward_delta::view::{Change, StageError, Staged, ViewOptions, ViewWriter};
+use lakeward_delta::view::{Change, Counts, StageError, Staged, ViewOptions, ViewWriter};
 use lakeward_delta::{Layout, Tally};
 use lakeward_protocol::ports::{Checkpoint, Circuit, Exit, Fault, Restored, Verdict};
 use lakeward_protocol::position::{CommitId, Frontier, PartitionId, SinkId};
@@ -20,6 +20,7 @@ use lakeward_protocol::records::Records;
 use tokio::runtime::Handle;
 
 use super::intake::{Intake, IntakeError};
+use crate::meters;
 
 /// What the engine works with.
 pub struct EngineOptions {
@@ -81,6 +82,8 @@ struct Held {
     codec: Codec,
     changes: Part,
     stager: Option<ViewWriter>,
+    /// What the sink's next commit takes in, where it has no rows.
+    counts: Counts,
 }
 
 /// Decoders, circuit and writers.
@@ -106,7 +109,7 @@ impl Engine {
         let held = options.plan.views.iter().map(|view| {
             let codec =
                 Codec::new(view.schema.fields().iter().map(|field| field.data_type())).map_err(RunError::Refused)?;
-            Ok(Held { codec, changes: nothing(view), stager: None })
+            Ok(Held { codec, changes: nothing(view), stager: None, counts: Counts::default() })
         });
         let held = held.collect::<Result<Vec<_>, RunError>>()?;
         let tallies = vec![BTreeMap::new(); held.len()];
@@ -121,6 +124,11 @@ impl Engine {
             tallies,
             pushed_tally: BTreeMap::new(),
         })
+    }
+
+    /// By sink: where its commits without rows find their counts.
+    pub fn counts(&self) -> Vec<Counts> {
+        self.held.iter().map(|held| held.counts.clone()).collect()
     }
 
     fn circuit(&mut self) -> &mut circuit::Circuit {
@@ -197,6 +205,7 @@ impl Circuit for Engine {
         let stepped = self.circuit().step()?;
         (self.pushed_bytes, self.pushed_messages) = (0, 0);
         for failure in &stepped.failures {
+            meters::failed_rows(&failure.operator, failure.weight.unsigned_abs());
             tracing::warn!(
                 operator = failure.operator,
                 weight = failure.weight,
@@ -233,6 +242,7 @@ impl Circuit for Engine {
         let step = self.step_number();
         let held = &mut self.held[at];
         if held.changes.weights.is_empty() {
+            *held.counts.lock().unwrap_or_else(PoisonError::into_inner) = std::mem::take(&mut self.tallies[at]);
             return Ok(None);
         }
         let rows = |wanted: fn(i64) -> i64| copies(&held.changes, wanted);

@@ -8,7 +8,10 @@ use lakeward_protocol::ports::{Checkpoint, Permit};
 use lakeward_protocol::position::{Frontier, Offset, PartitionId, TableVersion};
 use lakeward_protocol::records::Records;
 
+use indicatif::{ProgressBar, ProgressStyle};
+
 use crate::admin::Ready;
+use crate::meters;
 use crate::watch::{Progress, Reporter};
 
 /// Hears a run.
@@ -16,18 +19,39 @@ pub struct Steps {
     reporter: Reporter,
     stepping: Option<Instant>,
     messages: u64,
+    /// Where the run ends, if it does.
+    ends: Option<Frontier>,
+    bar: Option<ProgressBar>,
 }
 
 impl Steps {
-    /// Tells of progress and readiness.
+    /// Tells of progress and readiness; on a terminal with a bar, where the end is known.
     #[must_use]
-    pub fn new(progress: Progress, ready: Ready) -> Self {
-        Self { reporter: Reporter::new(progress, ready), stepping: None, messages: 0 }
+    pub fn new(progress: Progress, ready: Ready, ends: Option<Frontier>) -> Self {
+        Self { reporter: Reporter::new(progress, ready), stepping: None, messages: 0, ends, bar: None }
+    }
+
+    fn start_bar(&mut self, positions: &Frontier) {
+        let Some(ends) = self.ends.as_ref().filter(|_| std::io::IsTerminal::is_terminal(&std::io::stderr())) else {
+            return;
+        };
+        let left = |(partition, end): (&PartitionId, &Offset)| {
+            let at = positions.get(partition).map_or(0, |at| at.get());
+            (end.get() - at).max(0).unsigned_abs()
+        };
+        let bar = ProgressBar::new(ends.iter().map(left).sum());
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} messages, {per_sec}, {eta} left")
+        {
+            bar.set_style(style);
+        }
+        self.bar = Some(bar);
     }
 }
 
 impl Watch for Steps {
     fn started(&mut self, positions: &Frontier) {
+        self.start_bar(positions);
         self.reporter.started(positions);
     }
 
@@ -69,15 +93,24 @@ impl Watch for Steps {
     }
 
     fn stepped(&mut self, _: &Frontier, to: &Frontier) {
-        let millis = self.stepping.take().map_or(0, |since| since.elapsed().as_millis());
-        tracing::info!(messages = std::mem::take(&mut self.messages), millis, "step to {}", Shown(to));
+        let took = self.stepping.take().map_or(Duration::ZERO, |since| since.elapsed());
+        let messages = std::mem::take(&mut self.messages);
+        meters::stepped(took.as_secs_f64());
+        if let Some(bar) = &self.bar {
+            bar.inc(messages);
+        }
+        tracing::info!(messages, millis = took.as_millis(), "step to {}", Shown(to));
     }
 
     fn saved(&mut self, checkpoint: &Checkpoint) {
+        meters::saved();
         tracing::info!("checkpoint {} at {}", checkpoint.number.0, Shown(&checkpoint.frontier));
     }
 
     fn ended(&mut self, ending: Ending) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
         self.reporter.ended(ending);
     }
 }
