@@ -112,7 +112,7 @@ pub fn run(arguments: &[&str]) -> Ended {
 }
 
 /// An address that nobody listens on, below the ports that the system gives to clients.
-fn free_port() -> SocketAddr {
+pub fn free_port() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = u16::try_from(std::process::id() % 90).expect("small") * 100;
     loop {
@@ -149,7 +149,8 @@ pub struct Running {
 }
 
 impl Running {
-    fn spawn(mut command: Command, admin: SocketAddr) -> Self {
+    /// Starts a command whose admin port, if it was asked for one, is this.
+    pub fn spawn(mut command: Command, admin: SocketAddr) -> Self {
         let folder = scratch("run");
         fs::create_dir_all(&folder).expect("make the output's folder");
         let output = |name| Stdio::from(File::create(folder.join(name)).expect("make an output file"));

@@ -30,6 +30,7 @@ mod kills;
 mod memory;
 mod partitions;
 mod reader;
+mod run;
 mod table;
 mod tidy;
 mod values;

@@ -1,0 +1,96 @@
+//! What a run finds outside: tables that do not fit, topics that are not there yet, records that are gone (P9).
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::json;
+
+use lakeward_testkit::{Broker, Message};
+
+use crate::run::job::{Job, PARTITIONS, Pipeline};
+use crate::table::{first_version, schema};
+use crate::wait_for;
+
+#[test]
+fn a_table_of_another_schema_is_refused_before_anything() {
+    let job = Job::new();
+    job.send(&mut StdRng::seed_from_u64(6), 20, 5);
+    let columns = [("auction", "long"), ("bids", "string")];
+    job.pipeline.table("hot").put(0, &first_version(&schema(&columns), &[], &json!({})));
+    let ended = job.pipeline.run(&["--until", "end"]);
+    assert_eq!(ended.code, Some(78), "{}", ended.log);
+    for part in ["sink hot_sink", "is there, but", "bids"] {
+        assert!(ended.log.contains(part), "no '{part}' in {}", ended.log);
+    }
+    assert_eq!(job.pipeline.table("hot").version(), Some(0));
+}
+
+#[test]
+fn a_topic_that_is_not_there_is_waited_for() {
+    let topic = Broker::shared().absent_topic("later");
+    let pipeline = Pipeline::new(&format!(
+        "SET app_id = 'app'; SET state = '{{here}}/state'; SET step_latency_ms = 100;
+         CREATE SOURCE t (id BIGINT) WITH (kafka = '{{kafka}}', topic = '{}');
+         CREATE VIEW v AS SELECT id FROM t;
+         CREATE SINK s FROM v WITH (delta = '{{here}}/t');",
+        topic.name()
+    ));
+    let running = pipeline.start(&[]);
+    running.wait_log("waiting until somebody creates it");
+    topic.create(2, &[]);
+    topic.produce([Message::new(r#"{"id":1}"#).to(0), Message::new(r#"{"id":2}"#).to(1)]);
+    pipeline.table("t").wait_rows(2);
+    running.stop();
+    assert_eq!(pipeline.table("t").ids(), [1, 2]);
+}
+
+#[test]
+fn records_that_are_gone_before_they_were_read_stop_the_pipeline() {
+    let mut random = StdRng::seed_from_u64(8);
+    let job = Job::new();
+    job.send(&mut random, 100, 20);
+    job.pipeline.run_to_end(&[]);
+    job.send(&mut random, 100, 20);
+    let versions = || ["hot", "named", "log"].map(|table| job.pipeline.table(table).version());
+    let before = versions();
+    for partition in 0..PARTITIONS {
+        let (_, end) = job.bids.topic.watermarks(partition);
+        job.bids.topic.delete_records(partition, end - 1);
+    }
+    let ended = job.pipeline.run(&["--until", "end"]);
+    assert_eq!(ended.code, Some(65), "{}", ended.log);
+    for part in ["is needed next", "it was deleted or truncated"] {
+        assert!(ended.log.contains(part), "no '{part}' in {}", ended.log);
+    }
+    assert_eq!(versions(), before, "nothing was written beyond the gap");
+}
+
+#[test]
+fn a_table_that_was_restored_stops_the_pipeline() {
+    let mut random = StdRng::seed_from_u64(9);
+    let job = Job::new();
+    for _ in 0..2 {
+        job.send(&mut random, 100, 20);
+        job.pipeline.run_to_end(&[]);
+    }
+    job.pipeline.table("hot").ask(json!({"do": "restore", "version": 1}));
+    job.send(&mut random, 100, 20);
+    let ended = job.pipeline.run(&["--until", "end"]);
+    assert_eq!(ended.code, Some(65), "{}", ended.log);
+    assert!(ended.log.contains("sink "), "{}", ended.log);
+}
+
+#[test]
+fn new_partitions_of_a_topic_are_read_after_a_restart() {
+    let mut random = StdRng::seed_from_u64(10);
+    let job = Job::new();
+    job.send(&mut random, 50, 20);
+    job.pipeline.run_to_end(&[]);
+    job.bids.topic.grow(PARTITIONS + 1);
+    wait_for("the new partition", || {
+        let (oldest, end) = job.bids.topic.watermarks(PARTITIONS);
+        if (oldest, end) == (0, 0) { Ok(()) } else { Err(format!("{oldest} to {end}")) }
+    });
+    job.bids.produce((0..20).map(|price| (PARTITIONS, json!({"auction": price % 5, "price": price + 1}))).collect());
+    job.pipeline.run_to_end(&[]);
+    job.judge_at_end();
+}

@@ -1,0 +1,270 @@
+//! A pipeline under test: its topics and what was sent to them, its file, its tables and its state.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lakeward_testkit::{Broker, Message, Topic};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::ingest::{Ended, Running, free_port, lakeward};
+use crate::run::judge;
+use crate::table::Table;
+use crate::{scratch, topic};
+
+pub const PARTITIONS: i32 = 4;
+
+/// A file and its processes. Each has its app id, state and tables below one folder, which goes with the value.
+pub struct Pipeline {
+    pub folder: PathBuf,
+    pub file: PathBuf,
+}
+
+impl Pipeline {
+    /// `{here}` in the text is the folder, `{kafka}` the broker.
+    pub fn new(text: &str) -> Self {
+        let folder = scratch("pipeline");
+        fs::create_dir_all(&folder).expect("make the pipeline's folder");
+        let pipeline = Self { file: folder.join("pipe.sql"), folder };
+        pipeline.write("pipe.sql", text);
+        pipeline
+    }
+
+    /// One more file in its folder.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let here = self.folder.display().to_string();
+        let text = text.replace("{here}", &here).replace("{kafka}", Broker::shared().bootstrap());
+        let path = self.folder.join(name);
+        fs::write(&path, text).expect("write a pipeline's file");
+        path
+    }
+
+    /// Starts it.
+    pub fn start(&self, options: &[&str]) -> Running {
+        self.start_with(&self.file, options, &[])
+    }
+
+    /// Starts any file, with some environment.
+    pub fn start_with(&self, file: &Path, options: &[&str], environment: &[(&str, &str)]) -> Running {
+        let mut command = lakeward(&["run"]);
+        let admin = free_port();
+        command.arg(file).args(["--admin", &admin.to_string()]).args(options).envs(environment.iter().copied());
+        Running::spawn(command, admin)
+    }
+
+    /// Runs it to its end, however that is.
+    pub fn run(&self, options: &[&str]) -> Ended {
+        self.start(options).wait()
+    }
+
+    /// Runs it to the end that the topics have now, which must go well.
+    pub fn run_to_end(&self, options: &[&str]) -> Ended {
+        let options: Vec<&str> = ["--until", "end"].iter().chain(options).copied().collect();
+        let ended = self.run(&options);
+        assert_eq!(ended.code, Some(0), "{}", ended.log);
+        ended
+    }
+
+    /// The table of a sink, to look at. Dropping it leaves the table there.
+    pub fn table(&self, name: &str) -> std::mem::ManuallyDrop<Table> {
+        std::mem::ManuallyDrop::new(Table { path: self.folder.join(name) })
+    }
+
+    /// The manifests of its checkpoints, oldest first.
+    pub fn manifests(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder.join("state")).into_iter().flatten().flatten();
+        let mut found: Vec<PathBuf> = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.to_string_lossy().ends_with(".checkpoint.json"))
+            .collect();
+        found.sort();
+        found
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // Best effort: it lies in the target folder.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// A topic, and each record that was sent to it: partition, offset, value.
+pub struct Sent {
+    pub topic: Topic,
+    records: Mutex<Vec<Value>>,
+}
+
+impl Sent {
+    pub fn new(partitions: i32) -> Self {
+        Self { topic: topic(partitions), records: Mutex::default() }
+    }
+
+    /// Produces, each to its partition.
+    pub fn produce(&self, values: Vec<(i32, Value)>) {
+        let messages: Vec<Message> =
+            values.iter().map(|(partition, value)| Message::new(value.to_string()).to(*partition)).collect();
+        // Held over both: the judge sees a record if a table can.
+        let mut records = self.records.lock().expect("no panic while it is held");
+        let places = self.topic.produce(messages);
+        records
+            .extend(places.iter().zip(values).map(|(place, (_, value))| json!([place.partition, place.offset, value])));
+    }
+
+    pub fn records(&self) -> Vec<Value> {
+        self.records.lock().expect("no panic while it is held").clone()
+    }
+
+    /// The next offset of each partition that has any.
+    pub fn ends(&self) -> Vec<(i64, i64)> {
+        let mut ends = std::collections::BTreeMap::new();
+        for record in self.records() {
+            let (partition, next) =
+                (record[0].as_i64().expect("a partition"), record[1].as_i64().expect("an offset") + 1);
+            let end = ends.entry(partition).or_insert(next);
+            *end = next.max(*end);
+        }
+        ends.into_iter().collect()
+    }
+}
+
+/// The pipeline of most tests, and what fills it.
+pub struct Job {
+    pub bids: Sent,
+    pub auctions: Sent,
+    pub pipeline: Pipeline,
+    over: AtomicBool,
+}
+
+/// An append-only and a keyed source; a running aggregate with everything that must be undone, a join, and an
+/// aggregate over a join whose keyed side changes and goes.
+pub const VIEWS: [(&str, &str); 3] = [
+    (
+        "hot",
+        "SELECT auction, COUNT(*) AS bids, SUM(price) AS total, MIN(price) AS low, MAX(price) AS best \
+         FROM bid GROUP BY auction",
+    ),
+    ("named", "SELECT b.auction, a.item, b.price FROM bid b JOIN auction a ON a.id = b.auction WHERE b.price >= 40"),
+    (
+        "by_category",
+        "SELECT a.category, COUNT(*) AS bids, SUM(b.price) AS total, MIN(b.price) AS low, MAX(b.price) AS best \
+         FROM bid b JOIN auction a ON a.id = b.auction GROUP BY a.category",
+    ),
+];
+
+impl Job {
+    pub fn new() -> Self {
+        Self::with("")
+    }
+
+    /// With further settings, such as `SET workers = 2;`.
+    pub fn with(settings: &str) -> Self {
+        let (bids, auctions) = (Sent::new(PARTITIONS), Sent::new(PARTITIONS));
+        let pipeline = Pipeline::new("");
+        let job = Self { bids, auctions, pipeline, over: AtomicBool::new(false) };
+        job.file("pipe.sql", "state", settings);
+        job
+    }
+
+    /// One more file of the same pipeline, with its state in another folder of ours and further settings.
+    pub fn file(&self, name: &str, state: &str, settings: &str) -> PathBuf {
+        let (bids, auctions) = (self.bids.topic.name(), self.auctions.topic.name());
+        let views: String = VIEWS.iter().map(|(name, sql)| format!("CREATE VIEW {name} AS {sql};\n")).collect();
+        let text = format!(
+            "SET app_id = 'app'; SET state = '{{here}}/{state}'; {settings}
+             SET step_latency_ms = 200; SET checkpoint_interval_ms = 500;
+             CREATE SOURCE bid (auction BIGINT, price BIGINT) WITH (kafka = '{{kafka}}', topic = '{bids}');
+             CREATE SOURCE auction (id BIGINT PRIMARY KEY, item TEXT, category BIGINT)
+               WITH (kafka = '{{kafka}}', topic = '{auctions}', changes = 'op');
+             {views}
+             CREATE SINK hot_sink FROM hot WITH (delta = '{{here}}/hot', mode = 'upsert', key = 'auction');
+             CREATE SINK named_sink FROM named WITH (delta = '{{here}}/named', mode = 'upsert');
+             CREATE SINK log_sink FROM by_category WITH (delta = '{{here}}/log', mode = 'changelog');"
+        );
+        self.pipeline.write(name, &text)
+    }
+
+    /// Sends some of everything: few auctions and prices, so that groups empty, rows repeat and keys come back.
+    pub fn send(&self, random: &mut StdRng, bids: usize, auctions: usize) {
+        let bid = |random: &mut StdRng| {
+            let value = json!({"auction": random.random_range(0..12), "price": random.random_range(1..100)});
+            (random.random_range(0..PARTITIONS), value)
+        };
+        self.bids.produce((0..bids).map(|_| bid(random)).collect());
+        let auction = |random: &mut StdRng| {
+            let id: i32 = random.random_range(0..12);
+            let op = if random.random_bool(0.25) { "delete" } else { "update" };
+            let item = format!("item{}", random.random_range(0..3));
+            // Messages of one key are in one partition, or their order would be nobody's.
+            (id % PARTITIONS, json!({"op": op, "id": id, "item": item, "category": random.random_range(0..3)}))
+        };
+        self.auctions.produce((0..auctions).map(|_| auction(random)).collect());
+    }
+
+    /// Runs `work` while records come, then brings every sink to the end, and judges all that was ever there.
+    pub fn under(&self, work: impl FnOnce() + Send) -> judge::Judged {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random = StdRng::seed_from_u64(7);
+                while !self.over.load(Ordering::SeqCst) {
+                    self.send(&mut random, 12, 2);
+                    std::thread::sleep(Duration::from_millis(150));
+                }
+            });
+            // However the work ends, the producer must end too, or the scope waits for ever.
+            let ended = scope.spawn(work).join();
+            self.over.store(true, Ordering::SeqCst);
+            if let Err(panic) = ended {
+                std::panic::resume_unwind(panic);
+            }
+        });
+        self.pipeline.run_to_end(&[]);
+        self.judge_at_end()
+    }
+
+    /// [`Job::judge`], and every sink covers all that was sent.
+    pub fn judge_at_end(&self) -> judge::Judged {
+        let judged = self.judge();
+        for (source, sent) in [("bid", &self.bids), ("auction", &self.auctions)] {
+            for (partition, end) in sent.ends() {
+                for (sink, frontier) in &judged.newest {
+                    let stands = frontier.get(&(source.to_owned(), partition)).copied();
+                    assert_eq!(stands, Some(end), "sink {sink} at the end of {source}-{partition}");
+                }
+            }
+        }
+        judged
+    }
+
+    /// P5 for every version of every sink so far.
+    pub fn judge(&self) -> judge::Judged {
+        judge::judge(&judge::Case {
+            sources: &[
+                judge::Source {
+                    name: "bid",
+                    columns: &[("auction", "BIGINT"), ("price", "BIGINT")],
+                    key: None,
+                    records: self.bids.records(),
+                },
+                judge::Source {
+                    name: "auction",
+                    columns: &[("id", "BIGINT"), ("item", "VARCHAR"), ("category", "BIGINT")],
+                    key: Some("id"),
+                    records: self.auctions.records(),
+                },
+            ],
+            views: &VIEWS,
+            sinks: &[
+                judge::Sink { view: "hot", table: &self.pipeline.table("hot"), is_changelog: false },
+                judge::Sink { view: "named", table: &self.pipeline.table("named"), is_changelog: false },
+                judge::Sink { view: "by_category", table: &self.pipeline.table("log"), is_changelog: true },
+            ],
+        })
+    }
+}

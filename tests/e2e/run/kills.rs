@@ -1,0 +1,107 @@
+//! kill -9 before and after everything durable that a run does, and at random; P5 for all that was ever visible.
+//!
+//! Longer with LAKEWARD_TORTURE=N (`make torture`).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::ingest::{Ended, Running};
+use crate::run::job::Job;
+
+/// `protocol::ports::Point`, as LAKEWARD_CRASH_AT spells it, and at which of its times to die: a round of commits
+/// passes some of them once for each sink.
+const POINTS: [(&str, &[u32]); 17] = [
+    ("before-start", &[1]),
+    ("after-step", &[1, 3]),
+    ("before-seal", &[1, 2, 3]),
+    ("after-seal", &[1, 2, 3]),
+    ("before-put", &[1, 2, 3]),
+    ("after-put", &[1, 2, 3]),
+    ("before-announce", &[1]),
+    ("after-announce", &[2]),
+    ("before-tend", &[1]),
+    ("after-tend", &[2]),
+    ("before-prepare", &[1, 2]),
+    ("after-prepare", &[1, 2]),
+    ("after-save", &[1, 2]),
+    ("before-remove", &[1]),
+    ("after-remove", &[1]),
+    ("before-release", &[1]),
+    ("after-release", &[1]),
+];
+
+/// How many times the usual amount.
+fn rounds() -> usize {
+    std::env::var("LAKEWARD_TORTURE").map_or(1, |text| text.parse().expect("LAKEWARD_TORTURE=N"))
+}
+
+/// The process must have died by the signal, not by an error of its own.
+fn assert_killed(ended: &Ended) {
+    assert_eq!(ended.signal, Some(libc::SIGKILL), "ended by itself with {:?}:\n{}", ended.code, ended.log);
+}
+
+/// Whether the process died where it was told to; else it is killed now.
+fn died(mut running: Running, asks_to_stop: bool) -> bool {
+    if asks_to_stop {
+        // The last points lie on the way out, after a step or two.
+        if running.wait_within(Duration::from_secs(2)).is_none() {
+            running.signal(libc::SIGTERM);
+        }
+    }
+    if let Some(ended) = running.wait_within(Duration::from_secs(20)) {
+        assert_killed(&ended);
+        return true;
+    }
+    assert_killed(&running.kill());
+    false
+}
+
+#[test]
+fn killed_at_every_durable_step_all_versions_are_exact() {
+    let job = Job::new();
+    let (mut kills, mut reached) = (0, BTreeSet::new());
+    let judged = job.under(|| {
+        for _ in 0..rounds() {
+            for (point, times) in POINTS {
+                for time in times {
+                    let crash = format!("{point}:{time}");
+                    let environment = [("LAKEWARD_CRASH_AT", crash.as_str())];
+                    let running = job.pipeline.start_with(&job.pipeline.file, &[], &environment);
+                    if died(running, point.ends_with("release")) {
+                        reached.insert(point);
+                    }
+                    kills += 1;
+                }
+            }
+        }
+    });
+    println!("{kills} kills at {} points, {} versions judged", reached.len(), judged.versions);
+    let missed: Vec<_> = POINTS.iter().map(|(point, _)| point).filter(|point| !reached.contains(*point)).collect();
+    assert!(missed.is_empty(), "points that no process reached, so nothing is proven there: {missed:?}");
+}
+
+#[test]
+fn killed_at_random_all_versions_are_exact() {
+    let seed = std::env::var("LAKEWARD_SEED")
+        .map_or_else(|_| u64::from(std::process::id()), |text| text.parse().expect("a seed"));
+    println!("LAKEWARD_SEED={seed}");
+    let job = Job::new();
+    let mut random = StdRng::seed_from_u64(seed);
+    let judged = job.under(|| {
+        for round in 0..20 * rounds() {
+            let mut running = job.pipeline.start(&[]);
+            if round % 2 == 0 {
+                // Else most would die while they start, on a busy machine.
+                running.wait_log("reading");
+            }
+            if let Some(ended) = running.wait_within(Duration::from_millis(random.random_range(100..1800))) {
+                panic!("ended by itself with {:?}:\n{}", ended.code, ended.log);
+            }
+            assert_killed(&running.kill());
+        }
+    });
+    println!("{} kills at random, {} versions judged", 20 * rounds(), judged.versions);
+}
