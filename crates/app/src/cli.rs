@@ -180,7 +180,7 @@ pub struct KafkaArgs {
 /// Prove that each offset is in a table exactly once.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArgs {
-    /// The table.
+    /// The table; or a pipeline file (SQL), for all of its tables and what binds them together.
     pub table: String,
 
     /// Compare also with what the topic still holds at these brokers.
@@ -199,7 +199,7 @@ pub struct VerifyArgs {
 /// Show a table's frontier.
 #[derive(Clone, Debug, Args)]
 pub struct StatusArgs {
-    /// The table.
+    /// The table; or a pipeline file (SQL), for all of its tables.
     pub table: String,
 
     /// Ask these brokers how far the topic is ahead.

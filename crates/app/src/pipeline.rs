@@ -55,3 +55,20 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
     let compiled = compile(&pipeline).map_err(wrong)?;
     Ok(Loaded { pipeline, compiled })
 }
+
+/// What the sinks' transactions are named by: as the file says, else the file's own name.
+#[must_use]
+pub fn app_id(path: &Path, loaded: &Loaded) -> String {
+    let own = || path.file_stem().map_or_else(|| "pipeline".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    loaded.pipeline.settings.app_id.as_ref().map_or_else(own, |id| id.reveal().to_owned())
+}
+
+/// Names and locations of the Delta sinks, in the pipeline's order.
+#[must_use]
+pub fn delta_sinks(loaded: &Loaded) -> Vec<(String, String)> {
+    let delta = loaded.pipeline.sinks.iter().filter_map(|sink| match &sink.target {
+        Target::Delta(delta) => Some((sink.name.text.clone(), delta.location.reveal().to_owned())),
+        Target::Kafka(_) => None,
+    });
+    delta.collect()
+}

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use lakeward_circuit::pipeline::Target;
 use lakeward_circuit::query::{Batch, Batches, Readable};
 use lakeward_delta::scan::Scan;
 use lakeward_protocol::ports::Exit;
@@ -18,6 +17,7 @@ use crate::failure::Failure;
 use crate::pipeline;
 use crate::report::{cells, table};
 use crate::session::Session;
+use crate::verify::common;
 
 /// Prints the answer.
 ///
@@ -27,8 +27,8 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     let session = Session::start()?;
     let wrong = |error: lakeward_circuit::refused::Refused| Failure::new(Exit::Config, error);
     let mut batch = Batch::default();
-    for (name, location) in tables(args)? {
-        let opened = DeltaTable::open(&location, session.runtime.handle())?;
+    for (name, location, version) in tables(args, &session)? {
+        let opened = DeltaTable::open(&location, version, session.runtime.handle())?;
         batch.table(&name, Arc::new(opened)).map_err(wrong)?;
     }
     let (schema, batches) = session.runtime.block_on(batch.ask(&args.sql)).map_err(wrong)?;
@@ -39,22 +39,34 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Names and locations.
-fn tables(args: &QueryArgs) -> Result<Vec<(String, String)>, Failure> {
+/// A table's name, its location, and which version is read; `None` for the newest.
+type Named = (String, String, Option<TableVersion>);
+
+fn tables(args: &QueryArgs, session: &Session) -> Result<Vec<Named>, Failure> {
     let path = Path::new(&args.from);
     let mut tables = if path.is_file() {
-        let loaded = pipeline::load(path)?;
-        let delta = loaded.pipeline.sinks.iter().filter_map(|sink| match &sink.target {
-            Target::Delta(delta) => Some((sink.name.text.clone(), delta.location.reveal().to_owned())),
-            Target::Kafka(_) => None,
-        });
-        delta.collect()
+        at_one_moment(path, session)?
     } else {
         let name = args.from.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        vec![(name.to_owned(), args.from.clone())]
+        vec![(name.to_owned(), args.from.clone(), None)]
     };
-    tables.extend(args.table.iter().cloned());
+    tables.extend(args.table.iter().map(|(name, location)| (name.clone(), location.clone(), None)));
     Ok(tables)
+}
+
+/// A pipeline's tables, each at the version that shows what the others show. Says on standard error
+/// which moment that is.
+fn at_one_moment(path: &Path, session: &Session) -> Result<Vec<Named>, Failure> {
+    let loaded = pipeline::load(path)?;
+    let prefix = format!("{}-", pipeline::app_id(path, &loaded));
+    let (names, locations): (Vec<String>, Vec<String>) = pipeline::delta_sinks(&loaded).into_iter().unzip();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let common = common::of_tables(&locations, &prefix, session)?;
+    eprint!("{}", common::described(Some(&common), names.iter().map(String::as_str), &prefix));
+    let versions = common.versions.into_iter().map(|version| Some(TableVersion(version)));
+    Ok(names.into_iter().zip(locations).zip(versions).map(|((name, location), at)| (name, location, at)).collect())
 }
 
 /// A Delta table as it is now, for a batch query.
@@ -62,7 +74,7 @@ fn tables(args: &QueryArgs) -> Result<Vec<(String, String)>, Failure> {
 /// # Errors
 /// When it can't be read.
 pub fn open(location: &str, runtime: &Handle) -> Result<Arc<dyn Readable>, Failure> {
-    Ok(Arc::new(DeltaTable::open(location, runtime)?))
+    Ok(Arc::new(DeltaTable::open(location, None, runtime)?))
 }
 
 /// One version of a Delta table.
@@ -75,8 +87,12 @@ struct DeltaTable {
 }
 
 impl DeltaTable {
-    fn open(location: &str, runtime: &Handle) -> Result<Self, Failure> {
-        let scan = Scan::open(location, None, runtime).map_err(|error| Failure::port(&error))?;
+    fn open(location: &str, version: Option<TableVersion>, runtime: &Handle) -> Result<Self, Failure> {
+        let scan = match version {
+            Some(version) => Scan::open_at(location, version, None, runtime),
+            None => Scan::open(location, None, runtime),
+        };
+        let scan = scan.map_err(|error| Failure::port(&error))?;
         Ok(Self {
             location: location.to_owned(),
             version: scan.version(),

@@ -13,8 +13,8 @@ use lakeward_circuit::compile::SinkPlan;
 use lakeward_circuit::pipeline::{Origin, Source as SourceSql, Start, Target};
 use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_delta::view::{Compaction, View, ViewOptions};
-use lakeward_delta::{Checkpoints, Created, Table, TableOptions, Topic, create};
-use lakeward_kafka::Source;
+use lakeward_delta::{Checkpoints, Created, NamedTopic, Table, TableOptions, Topic, create};
+use lakeward_kafka::{LagProbe, Source};
 use lakeward_protocol::core::Beginning;
 use lakeward_protocol::core::step::{OnLostState, StepCore, StepPlan};
 use lakeward_protocol::drive::step::{Ports, StepLimits, drive_steps};
@@ -27,7 +27,7 @@ use crate::budget::Budget;
 use crate::check;
 use crate::cli::pipeline::{self as arguments, RunArgs, Until};
 use crate::failure::Failure;
-use crate::ingest::metrics_recorder;
+use crate::ingest::{REPORT, metrics_recorder};
 use crate::pipeline::{self, Loaded};
 use crate::session::Session;
 use crate::watch::Progress;
@@ -49,7 +49,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         let served = admin::serve(address, metrics_recorder(), ready.clone());
         session.runtime.block_on(served).map_err(|error| Failure::new(Exit::Config, error))?;
     }
-    let app_id = app_id(args, &loaded);
+    let app_id = pipeline::app_id(&args.pipeline, &loaded);
     let budget = Budget::new(args.memory_mb.or(loaded.pipeline.settings.memory_mb));
     let Some(inputs) = inputs(&loaded, &session, &budget)? else { return Ok(()) };
     let ends = match args.until {
@@ -61,14 +61,19 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let views: Vec<ViewOptions> =
         loaded.compiled.sinks.iter().zip(&loaded.compiled.plan.views).map(view_options).collect();
-    let Some(sinks) = sinks(&loaded, &views, &app_id, &session)? else { return Ok(()) };
+    let Some(topics) = topics(&loaded, &inputs, &session)? else { return Ok(()) };
+    let Some(sinks) = sinks(&loaded, &views, &app_id, &topics, &session)? else { return Ok(()) };
     let names: Vec<String> = sinks.iter().map(|sink| sink.table().name().to_owned()).collect();
     let folder = state(args, &loaded)?;
     let workers = usize::from(args.workers.unwrap_or(loaded.pipeline.settings.workers));
     tracing::info!("{} as {app_id}, {workers} workers, state in {}", args.pipeline.display(), folder.display());
     let engine = engine(&loaded, views, &folder, workers, &budget, &session)?;
-    let checkpoints = Folder::open(&folder).map_err(|error| Failure::port(&error))?;
-    let core = StepCore::new(Arc::new(step_plan(args, &loaded, names, ends)));
+    let sinks = sinks.into_iter().zip(engine.counts()).map(|(sink, counts)| sink.counting(counts)).collect();
+    let sources = topics.into_iter().map(|named| named.source).collect();
+    // The engine's own files hold all states together: it alone knows which of them are of use still.
+    let checkpoints = Folder::open(&folder, sources, Box::new(|_| Ok(()))).map_err(|error| Failure::port(&error))?;
+    let core = StepCore::new(Arc::new(step_plan(args, &loaded, names, ends.clone())));
+    report(&session, &progress, &loaded, &inputs);
     let settings = &loaded.pipeline.settings;
     let limits = StepLimits {
         latency_ms: settings.step_latency_ms,
@@ -78,17 +83,30 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let ports = Ports { input: Sources::new(inputs), circuit: engine, sinks, checkpoints };
     let world = Os::new(session.signals.clone());
-    let ended = drive_steps(core, ports, world, Steps::new(progress, ready), limits);
+    let ended = drive_steps(core, ports, world, Steps::new(progress, ready, ends), limits);
     ended.map(|_| ()).map_err(|stopped| {
         Failure::new(stopped.exit(), format_args!("pipeline {}: {stopped}", args.pipeline.display()))
     })
 }
 
-/// What the sinks' transactions are named by: as the file says, else the file's own name.
-fn app_id(args: &RunArgs, loaded: &Loaded) -> String {
-    let own =
-        || args.pipeline.file_stem().map_or_else(|| "pipeline".to_owned(), |stem| stem.to_string_lossy().into_owned());
-    loaded.pipeline.settings.app_id.as_ref().map_or_else(own, |id| id.reveal().to_owned())
+/// Brings the lag of each source's partitions up to date for as long as the process lives.
+fn report(session: &Session, progress: &Progress, loaded: &Loaded, inputs: &[Source]) {
+    let progress = progress.clone();
+    let probes: Vec<LagProbe> = inputs.iter().map(Source::lag_probe).collect();
+    let names: Vec<String> = loaded.pipeline.sources.iter().map(|source| source.name.text.clone()).collect();
+    session.runtime.spawn(async move {
+        let mut ticks = tokio::time::interval(REPORT);
+        loop {
+            ticks.tick().await;
+            let lags: Vec<_> = probes.iter().map(LagProbe::lag).collect();
+            let source = |partition: PartitionId| usize::from(partition.source().0);
+            let inner = |partition: PartitionId| PartitionId::of(SourceId(0), partition.number());
+            progress.report(
+                |partition| names.get(source(partition)).map(String::as_str),
+                |partition| lags.get(source(partition))?.get(&inner(partition))?.end,
+            );
+        }
+    });
 }
 
 /// The state's folder: as the file says, else beside the file.
@@ -123,6 +141,17 @@ fn inputs(loaded: &Loaded, session: &Session, budget: &Budget) -> Result<Option<
     Ok(Some(inputs))
 }
 
+/// Each source's topic, as the sinks remember it.
+fn topics(loaded: &Loaded, inputs: &[Source], session: &Session) -> Result<Option<Vec<NamedTopic>>, Failure> {
+    let mut topics = Vec::new();
+    for (source, input) in loaded.pipeline.sources.iter().zip(inputs) {
+        let Some(topic) = session.wait_for(|| input.topic_identity())? else { return Ok(None) };
+        let topic = Topic { name: topic.name, id: topic.id };
+        topics.push(NamedTopic { source: source.name.text.clone(), topic });
+    }
+    Ok(Some(topics))
+}
+
 fn ends(inputs: &[Source], session: &Session) -> Result<Option<Frontier>, Failure> {
     let mut all = Frontier::new();
     for (at, input) in inputs.iter().enumerate() {
@@ -147,6 +176,7 @@ fn sinks(
     loaded: &Loaded,
     views: &[ViewOptions],
     app_id: &str,
+    topics: &[NamedTopic],
     session: &Session,
 ) -> Result<Option<Vec<View>>, Failure> {
     let mut sinks = Vec::new();
@@ -166,7 +196,7 @@ fn sinks(
         }
         let options = || TableOptions {
             app_id: app_id.to_owned(),
-            topic: None::<Topic>,
+            topic: None,
             checkpoints: Checkpoints::AsTheTableSays,
             runtime: session.runtime.handle().clone(),
         };
@@ -180,7 +210,9 @@ fn sinks(
                 ),
             ));
         }
-        sinks.push(View::open(table, views[at].clone()).map_err(|error| Failure::port(&error))?);
+        sinks.push(
+            View::open(table.of_pipeline(topics.to_vec()), views[at].clone()).map_err(|error| Failure::port(&error))?,
+        );
     }
     Ok(Some(sinks))
 }

@@ -1,6 +1,9 @@
 //! `lakeward status`: each partition's frontier in a table, and how far the topic is ahead.
 
+mod pipeline;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use lakeward_kafka::{Source, SourceConfig};
 use lakeward_protocol::position::{Frontier, PartitionId};
@@ -28,6 +31,9 @@ struct Line {
 /// When the log or the topic can't be read.
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let session = Session::start()?;
+    if Path::new(&args.table).is_file() {
+        return pipeline::run(args, &session);
+    }
     let chains = follow(&args.table, &session)?;
     let topics: BTreeSet<&String> = chains.chains.values().filter_map(|chain| chain.topic.as_ref()).collect();
     let mut ends: BTreeMap<String, Frontier> = BTreeMap::new();

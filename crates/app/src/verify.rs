@@ -1,5 +1,7 @@
 //! `lakeward verify`: proves from a table's log that each offset is in it exactly once.
 
+use std::path::Path;
+
 use lakeward_delta::History;
 use lakeward_protocol::ports::Exit;
 use serde_json::json;
@@ -11,6 +13,9 @@ use crate::session::Session;
 use chain::{Chains, Kind};
 
 pub mod chain;
+pub mod common;
+mod pipeline;
+pub mod rows;
 mod topic;
 
 /// Prints each chain and what is wrong with it.
@@ -19,6 +24,9 @@ mod topic;
 /// Exit 65 when a promise is broken; others when the log or the topic can't be read.
 pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let session = Session::start()?;
+    if Path::new(&args.table).is_file() {
+        return pipeline::run(args, &session);
+    }
     let mut chains = follow(&args.table, &session)?;
     if let Some(brokers) = &args.kafka {
         topic::compare(&mut chains, brokers, &args.kafka_settings)?;
@@ -46,9 +54,11 @@ pub fn follow(location: &str, session: &Session) -> Result<Chains, Failure> {
     for version in history.read() {
         chains.follow(&version.map_err(|error| Failure::port(&error))?);
     }
-    if history.versions().first().is_some_and(|first| *first > 0) {
+    chains.first = history.versions().first().copied().unwrap_or_default();
+    if chains.first > 0 {
+        chains.rows.partial = true;
         let text = "older versions were cleaned up: what they held is not proved here".to_owned();
-        chains.find(history.versions()[0], None, Kind::Note, text, 0, 0);
+        chains.find(chains.first, None, Kind::Note, text, 0, 0);
     }
     Ok(chains)
 }
@@ -99,6 +109,7 @@ fn text(location: &str, chains: &Chains) -> String {
         let txn = finding.txn.as_deref().map(|txn| format!(" {txn}:")).unwrap_or_default();
         out += &format!("{word}: version {}:{txn} {}\n", finding.version, finding.text);
     }
+    out += &chains.rows.text().unwrap_or_default();
     let (lost, twice) = totals(chains);
     out + &format!(
         "{} rows, {} lost, {} twice\n",
@@ -120,5 +131,6 @@ fn json(location: &str, chains: &Chains) -> serde_json::Value {
     json!({
         "table": location, "version": chains.version, "sound": chains.is_sound(), "lost": lost, "twice": twice,
         "chains": chains.chains, "findings": chains.findings,
+        "view": chains.rows.mode.as_ref().map(|_| &chains.rows),
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! A commit is JSON lines: `txn`s, `add`s, `commitInfo` (first instead where the table has in-commit
 //! timestamps). Our own facts stand in `commitInfo.lakeward`, which other readers pass over: the
-//! batch's name, the topic, the spans, and the gaps that the user accepted.
+//! batch's name, the topic or the sources, the spans, the gaps that the user accepted, and of a view
+//! how many rows came and went.
 
 use lakeward_protocol::position::{CommitId, Offset, PartitionId};
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ pub const ENGINE: &str = concat!("lakeward/", env!("CARGO_PKG_VERSION"));
 const OPERATION: &str = "STREAMING UPDATE";
 
 /// `commitInfo.lakeward`: durable, so fields are only ever added.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Notes {
     /// The batch's name, 32 hexadecimal digits.
@@ -33,6 +34,12 @@ pub struct Notes {
     /// The topic's id, 32 hexadecimal digits; `None` where the broker gives none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub topic_id: Option<String>,
+    /// A pipeline's sources; none where the one topic is all there is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceNote>,
+    /// Of a view's table: what the commit does to its rows. `None` where rows are the spans' records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<ViewNote>,
     /// What the commit covers, by partition.
     #[serde(default)]
     pub spans: Vec<Span>,
@@ -41,9 +48,36 @@ pub struct Notes {
     pub gaps: Vec<GapNote>,
 }
 
+/// A pipeline's source, as it was when the commit was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceNote {
+    /// The name that the pipeline gives it, and that the `txn`s have.
+    pub name: String,
+    /// Its topic.
+    pub topic: String,
+    /// The topic's id, 32 hexadecimal digits; `None` where the broker gives none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub topic_id: Option<String>,
+}
+
+/// What a commit does to the rows of a view's table. They are not the records of its spans.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewNote {
+    /// `append`, `upsert` or `changelog`.
+    pub mode: String,
+    /// Rows that are there after it, and were not before.
+    pub came: u64,
+    /// Rows that were there before it, and are not after.
+    pub gone: u64,
+}
+
 /// One partition's stretch of one commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
+    /// The source's name, where sources have names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The source's partition.
     pub partition: u32,
     /// First offset covered.
@@ -53,7 +87,7 @@ pub struct Span {
     /// Records taken in.
     #[serde(default)]
     pub records: u64,
-    /// Rows written.
+    /// Rows that the records became: of the table, or of the source where it is a view's.
     #[serde(default)]
     pub rows: u64,
     /// Records set aside as bad.
@@ -67,6 +101,9 @@ pub struct Span {
 /// A break in one partition's chain that the user accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GapNote {
+    /// The source's name, where sources have names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The source's partition.
     pub partition: u32,
     /// Where the chain stood.
@@ -278,9 +315,8 @@ mod tests {
             commit_id: CommitId(7).to_string(),
             app_id: "app".to_owned(),
             topic: Some("web".to_owned()),
-            topic_id: None,
-            spans: vec![Span { partition: 0, from: 0, to: 3, records: 3, rows: 2, bad: 1, tombstones: 0 }],
-            gaps: vec![],
+            spans: vec![Span { from: 0, to: 3, records: 3, rows: 2, bad: 1, ..Span::default() }],
+            ..Notes::default()
         }
     }
 
@@ -293,6 +329,35 @@ mod tests {
             num_records: 2,
             stats: r#"{"numRecords":2}"#.to_owned(),
             spans: vec![FileSpan { partition: PartitionId(0), from: offset(0), to: offset(3), rows: 2 }],
+        }
+    }
+
+    #[test] // durable: what is written stays readable, and an ingest job's notes name no source
+    fn notes_as_they_stand_in_the_log() {
+        let plain = json!({
+            "commitId": "00000000000000000000000000000007", "appId": "app", "topic": "web",
+            "spans": [{"partition": 0, "from": 0, "to": 3, "records": 3, "rows": 2, "bad": 1, "tombstones": 0}],
+        });
+        let source = SourceNote { name: "bid".to_owned(), topic: "web".to_owned(), topic_id: Some("0f".to_owned()) };
+        let mut named = notes();
+        named.topic = None;
+        named.spans[0].source = Some("bid".to_owned());
+        named.sources = vec![source];
+        named.view = Some(ViewNote { mode: "upsert".to_owned(), came: 5, gone: 2 });
+        let gap = GapNote { source: Some("bid".to_owned()), partition: 1, from: 2, to: 3, reason: "r".to_owned() };
+        named.gaps = vec![gap];
+        let with_names = json!({
+            "commitId": "00000000000000000000000000000007", "appId": "app",
+            "sources": [{"name": "bid", "topic": "web", "topicId": "0f"}],
+            "view": {"mode": "upsert", "came": 5, "gone": 2},
+            "spans": [{
+                "source": "bid", "partition": 0, "from": 0, "to": 3, "records": 3, "rows": 2, "bad": 1, "tombstones": 0,
+            }],
+            "gaps": [{"source": "bid", "partition": 1, "from": 2, "to": 3, "reason": "r"}],
+        });
+        for (notes, text) in [(notes(), plain), (named, with_names)] {
+            assert_eq!(serde_json::to_value(&notes).unwrap(), text);
+            assert_eq!(serde_json::from_value::<Notes>(text).unwrap(), notes);
         }
     }
 

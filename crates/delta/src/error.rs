@@ -43,6 +43,14 @@ pub enum DeltaError {
         /// What is wrong, and what is expected.
         reason: String,
     },
+    /// What is stored in the table is not this pipeline's.
+    #[error("table {table} is not of this pipeline: {reason}")]
+    Stranger {
+        /// The table.
+        table: String,
+        /// Which app ids, and what to do.
+        reason: String,
+    },
     /// The store knows us not, or does not let us.
     #[error("{doing}: permission denied; check credentials and access rights: {source}")]
     Denied {
@@ -89,9 +97,11 @@ impl Fault for DeltaError {
     fn verdict(&self) -> Verdict {
         match self {
             Self::Outage { .. } => Verdict::Retry,
-            Self::Location { .. } | Self::Refused { .. } | Self::Schema { .. } | Self::Unfit { .. } => {
-                Verdict::Stop(Exit::Config)
-            }
+            Self::Location { .. }
+            | Self::Refused { .. }
+            | Self::Stranger { .. }
+            | Self::Schema { .. }
+            | Self::Unfit { .. } => Verdict::Stop(Exit::Config),
             Self::Missing { .. } | Self::Denied { .. } => Verdict::Stop(Exit::Unavailable),
             Self::Broken { .. } | Self::Change { .. } => Verdict::Stop(Exit::Data),
         }

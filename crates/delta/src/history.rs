@@ -45,6 +45,8 @@ pub struct Added {
     pub data_change: bool,
     /// It carries a deletion vector: some of its rows are dead.
     pub has_deletion_vector: bool,
+    /// How many rows that marks as dead.
+    pub dead_rows: u64,
     /// What it holds of each partition, where it is ours and says so.
     pub spans: Option<Vec<FileSpan>>,
 }
@@ -155,9 +157,15 @@ struct FileAction {
     #[serde(default)]
     data_change: Option<bool>,
     #[serde(default)]
-    deletion_vector: Option<serde::de::IgnoredAny>,
+    deletion_vector: Option<Vector>,
     #[serde(default)]
     tags: Option<std::collections::BTreeMap<String, Option<String>>>,
+}
+
+/// What is wanted of a deletion vector.
+#[derive(Debug, Deserialize)]
+struct Vector {
+    cardinality: u64,
 }
 
 #[derive(Deserialize)]
@@ -193,6 +201,7 @@ fn added(add: FileAction) -> Added {
         size_bytes: add.size.unwrap_or_default(),
         data_change: add.data_change.unwrap_or(true),
         has_deletion_vector: add.deletion_vector.is_some(),
+        dead_rows: add.deletion_vector.map_or(0, |vector| vector.cardinality),
         spans: tag.and_then(|tag| spans_from_tag(&tag)),
         path: add.path,
     }

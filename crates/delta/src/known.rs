@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::commit::Notes;
+use crate::commit::{Notes, SourceNote};
 use crate::log::Commit;
 
 /// Whose commit stored an offset.
@@ -17,6 +17,7 @@ pub(crate) struct Owner {
     pub app_id: String,
     pub topic: Option<String>,
     pub topic_id: Option<String>,
+    pub sources: Vec<SourceNote>,
 }
 
 /// A stored `txn`.
@@ -128,8 +129,8 @@ fn warn_of_a_step_back(table: &str, app_id: &str, version: u64, from: i64, to: i
 }
 
 fn owner(notes: &Notes) -> Arc<Owner> {
-    let Notes { app_id, topic, topic_id, .. } = notes.clone();
-    Arc::new(Owner { app_id, topic, topic_id })
+    let Notes { app_id, topic, topic_id, sources, .. } = notes.clone();
+    Arc::new(Owner { app_id, topic, topic_id, sources })
 }
 
 /// A commit's in-commit timestamp.

@@ -5,6 +5,7 @@
 //! - Two topics may share a table and an app id, the peer's default for one. Our commits name their
 //!   topic; whose `app-0` is another topic's uses `app-<topic>-0` instead.
 //! - A topic that was deleted and made again has another id than the one in the last commit.
+//! - A pipeline's partitions are named by their source: see `named`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -73,7 +74,7 @@ impl Table {
     }
 
     fn plain_key(&self, partition: PartitionId) -> String {
-        format!("{}-{partition}", self.app_id)
+        self.named_key(partition).unwrap_or_else(|| format!("{}-{partition}", self.app_id))
     }
 
     fn qualified_key(&self, partition: PartitionId) -> Option<String> {
@@ -100,6 +101,9 @@ impl Table {
 
     /// P9: the stored offset is of a topic of our topic's name, but not of our topic.
     pub(crate) fn other_topic(&mut self, partitions: &BTreeSet<PartitionId>) -> Option<Breach> {
+        if !self.sources.is_empty() {
+            return self.source_elsewhere(partitions);
+        }
         self.warn_of_collisions(partitions);
         let is = self.topic.as_ref()?.id_text()?;
         let mut affected: Option<(String, BTreeSet<PartitionId>)> = None;
@@ -219,7 +223,7 @@ impl Table {
                     continue;
                 }
                 let notes = commit.info.as_ref().and_then(Notes::of);
-                let span = notes.and_then(|notes| notes.spans.into_iter().find(|span| span.partition == partition.0));
+                let span = notes.and_then(|notes| notes.spans.into_iter().find(|span| self.is_of(span, partition)));
                 return Ok(span.and_then(|span| Offset::new(span.from).ok()).unwrap_or(Offset::ZERO));
             }
             Ok(Offset::ZERO)

@@ -29,6 +29,7 @@ use crate::kernel::{Configuration, Kernel};
 use crate::known::Known;
 use crate::layout::{Batch, Layout, Tally};
 use crate::log::{self, Identity, Listing};
+use crate::named::NamedTopic;
 use crate::schema::column_text;
 use crate::store::Place;
 
@@ -46,7 +47,8 @@ pub struct Topic {
 pub struct TableOptions {
     /// Prefix of the `txn`s' app ids.
     pub app_id: String,
-    /// What the table is written from; `None` for those who only look.
+    /// What the table is written from; `None` for those who only look, and for pipelines
+    /// ([`Table::of_pipeline`]).
     pub topic: Option<Topic>,
     /// When checkpoints are written.
     pub checkpoints: Checkpoints,
@@ -61,6 +63,8 @@ pub struct Table {
     pub(crate) runtime: Handle,
     pub(crate) app_id: String,
     pub(crate) topic: Option<Topic>,
+    /// A pipeline's sources, in its order; none in a job without names for them.
+    pub(crate) sources: Vec<NamedTopic>,
     pub(crate) configuration: Configuration,
     pub(crate) version: u64,
     /// The head's commit file; `None` where the log holds only its checkpoint.
@@ -113,6 +117,7 @@ impl Table {
             runtime,
             app_id,
             topic,
+            sources: Vec::new(),
             configuration: opened.configuration,
             version: opened.version,
             identity: opened.identity,
@@ -229,8 +234,10 @@ impl Table {
     pub(crate) fn notes(&self, permit: &Permit, tally: Option<&BTreeMap<PartitionId, Tally>>) -> Notes {
         let span = |(partition, advance): (&PartitionId, &lakeward_protocol::ports::Advance)| {
             let tally = tally.and_then(|tally| tally.get(partition)).copied().unwrap_or_default();
+            let (source, number) = self.place_of(*partition);
             Span {
-                partition: partition.0,
+                source,
+                partition: number,
                 from: advance.from.get(),
                 to: advance.to.get(),
                 records: tally.records,
@@ -239,17 +246,17 @@ impl Table {
                 tombstones: tally.tombstones,
             }
         };
-        let gap = |gap: &lakeward_protocol::ports::Gap| GapNote {
-            partition: gap.partition.0,
-            from: gap.from.get(),
-            to: gap.to.get(),
-            reason: gap.reason.clone(),
+        let gap = |gap: &lakeward_protocol::ports::Gap| {
+            let (source, partition) = self.place_of(gap.partition);
+            GapNote { source, partition, from: gap.from.get(), to: gap.to.get(), reason: gap.reason.clone() }
         };
         Notes {
             commit_id: permit.commit().to_string(),
             app_id: self.app_id.clone(),
             topic: self.topic.as_ref().map(|topic| topic.name.clone()),
             topic_id: self.topic.as_ref().and_then(Topic::id_text),
+            sources: self.source_notes(),
+            view: None,
             spans: permit.advances().iter().map(span).collect(),
             gaps: permit.gaps().iter().map(gap).collect(),
         }
@@ -348,6 +355,7 @@ impl OutputLog for Table {
 
     fn load(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<Head, DeltaError> {
         self.refresh()?;
+        self.refuse_strangers()?;
         self.look_back(partitions)?;
         let mut frontier = Frontier::new();
         for &partition in partitions {

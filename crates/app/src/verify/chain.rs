@@ -3,12 +3,15 @@
 //! - P1, P2: each commit's span starts where the last one of its chain ended, and the `txn` beside it
 //!   says where it ends.
 //! - Each span's records are all accounted for: rows in the commit's files, bad records, tombstones.
+//!   A view's rows are none of its records': [`Rows`] holds them to what the commits say came and went.
 //! - P9: a break that the user accepted is written in the commit; any other is a fault.
 
 use std::collections::BTreeMap;
 
 use lakeward_delta::{Notes, Span, Version};
 use serde::Serialize;
+
+use super::rows::Rows;
 
 /// One partition's way into the table, by the `txn`'s app id.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -17,6 +20,9 @@ pub struct Chain {
     pub topic: Option<String>,
     /// The topic's id as of the last commit.
     pub topic_id: Option<String>,
+    /// The pipeline's source, where the commits name one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The partition's number.
     pub partition: u32,
     /// First offset covered, as far as the log goes back.
@@ -27,7 +33,7 @@ pub struct Chain {
     pub commits: u64,
     /// Records taken in.
     pub records: u64,
-    /// Rows written.
+    /// Rows that the records became.
     pub rows: u64,
     /// Records left out as bad.
     pub bad: u64,
@@ -37,7 +43,7 @@ pub struct Chain {
     pub holes: u64,
     /// Versions and where the chain stood after each, for restores.
     #[serde(skip)]
-    ends: Vec<(u64, i64)>,
+    pub ends: Vec<(u64, i64)>,
     /// What was read of the topic, to compare it with what it holds.
     #[serde(skip)]
     pub spans: Vec<Span>,
@@ -79,8 +85,12 @@ pub struct Chains {
     pub chains: BTreeMap<String, Chain>,
     /// In the order of versions.
     pub findings: Vec<Finding>,
+    /// The oldest version of the log.
+    pub first: u64,
     /// The newest version followed.
     pub version: u64,
+    /// The rows of a view's table.
+    pub rows: Rows,
 }
 
 impl Chains {
@@ -103,8 +113,12 @@ impl Chains {
         for (txn, last) in &version.txns {
             self.moved(version, txn, last + 1);
         }
-        if let Some(notes) = &version.notes {
-            self.check_files(version, notes);
+        for text in self.rows.follow(version) {
+            self.find(version.version, None, Kind::Fault, text, 0, 0);
+        }
+        match &version.notes {
+            Some(notes) if notes.view.is_none() => self.check_files(version, notes),
+            _ => {}
         }
     }
 
@@ -112,10 +126,14 @@ impl Chains {
     fn moved(&mut self, version: &Version, txn: &str, to: i64) {
         let Some(partition) = txn.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok()) else { return };
         let notes = version.notes.as_ref().filter(|notes| is_of(txn, notes, partition));
+        let source = notes.and_then(|notes| source_of(txn, notes, partition)).map(str::to_owned);
+        if notes.is_none() && version.notes.as_ref().is_some_and(|notes| !notes.sources.is_empty()) {
+            self.fault(version.version, txn, "a txn for which the commit names no source".to_owned(), 0, 0);
+        }
         let stood = self.chains.get(txn).map(|chain| chain.to);
         let span = match notes {
-            Some(notes) => match notes.spans.iter().find(|span| span.partition == partition) {
-                Some(span) => *span,
+            Some(notes) => match notes.spans.iter().find(|span| span.partition == partition && span.source == source) {
+                Some(span) => span.clone(),
                 None => return self.fault(version.version, txn, "a txn of ours without its span".to_owned(), 0, 0),
             },
             None => self.foreign(version, txn, partition, stood, to),
@@ -132,11 +150,13 @@ impl Chains {
             (chain.partition, chain.from) = (partition, span.from);
         }
         if let Some(notes) = notes {
-            chain.topic.clone_from(&notes.topic);
-            chain.topic_id.clone_from(&notes.topic_id);
+            let named = notes.sources.iter().find(|note| Some(&note.name) == source.as_ref());
+            chain.topic = named.map(|note| note.topic.clone()).or_else(|| notes.topic.clone());
+            chain.topic_id = named.map_or_else(|| notes.topic_id.clone(), |note| note.topic_id.clone());
+            chain.source = source;
             chain.holes += u64::try_from(span.to - span.from).unwrap_or(0).saturating_sub(span.records);
             if span.to > span.from {
-                chain.spans.push(span);
+                chain.spans.push(span.clone());
             }
         }
         chain.to = to;
@@ -158,14 +178,18 @@ impl Chains {
         let rows = version.adds.iter().filter_map(|add| add.num_records).sum();
         let alone = version.txns.len() == 1;
         let rows = if alone { rows } else { 0 };
-        Span { partition, from: from.unwrap_or(to), to, records: rows, rows, bad: 0, tombstones: 0 }
+        Span { partition, from: from.unwrap_or(to), to, records: rows, rows, ..Span::default() }
     }
 
     /// Where a span starts must be where the chain stands, or the user accepted the break.
     fn check_start(&mut self, version: &Version, txn: &str, stood: Option<i64>, from: i64) {
         let Some(stood) = stood.filter(|stood| *stood != from && version.notes.is_some()) else { return };
         let gaps = version.notes.iter().flat_map(|notes| &notes.gaps);
-        let accepted = gaps.clone().find(|gap| gap.to == from && txn.ends_with(&format!("-{}", gap.partition)));
+        let is_this = |source: &Option<String>, partition: u32| match source {
+            Some(source) => txn.ends_with(&format!("-{source}-{partition}")),
+            None => txn.ends_with(&format!("-{partition}")),
+        };
+        let accepted = gaps.clone().find(|gap| gap.to == from && is_this(&gap.source, gap.partition));
         let (lost, twice) = ((from - stood).max(0).unsigned_abs(), (stood - from).max(0).unsigned_abs());
         match accepted {
             Some(gap) => {
@@ -303,8 +327,18 @@ impl std::fmt::Display for Files<'_> {
     }
 }
 
-/// `app-0`, or `app-topic-0` where two topics share an app id.
+/// The source in `app-source-0`, among those of the notes.
+fn source_of<'a>(txn: &'a str, notes: &Notes, partition: u32) -> Option<&'a str> {
+    let rest = txn.strip_prefix(notes.app_id.as_str())?.strip_prefix('-')?;
+    let source = rest.strip_suffix(&format!("-{partition}"))?;
+    notes.sources.iter().any(|note| note.name == source).then_some(source)
+}
+
+/// `app-0`, or `app-topic-0` where two topics share an app id, or `app-source-0` of a pipeline.
 fn is_of(txn: &str, notes: &Notes, partition: u32) -> bool {
+    if !notes.sources.is_empty() {
+        return source_of(txn, notes, partition).is_some();
+    }
     let plain = format!("{}-{partition}", notes.app_id);
     let qualified = notes.topic.as_ref().map(|topic| format!("{}-{topic}-{partition}", notes.app_id));
     txn == plain || Some(txn) == qualified.as_deref()
@@ -312,7 +346,7 @@ fn is_of(txn: &str, notes: &Notes, partition: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use lakeward_delta::{Added, FileSpan, GapNote};
+    use lakeward_delta::{Added, FileSpan, GapNote, SourceNote, ViewNote};
     use lakeward_protocol::position::{Offset, PartitionId};
     use serde_json::json;
 
@@ -321,7 +355,7 @@ mod tests {
     /// A commit of ours: partition 0 from `from` to `to`, all of it rows in one file.
     fn ours(version: u64, from: i64, to: i64) -> Version {
         let rows = (to - from).unsigned_abs();
-        let span = Span { partition: 0, from, to, records: rows, rows, bad: 0, tombstones: 0 };
+        let span = Span { from, to, records: rows, rows, ..Span::default() };
         let at = |offset| Offset::new(offset).unwrap();
         let part = FileSpan { partition: PartitionId(0), from: at(from), to: at(to), rows };
         let file = Added {
@@ -330,15 +364,15 @@ mod tests {
             num_records: Some(rows),
             data_change: true,
             has_deletion_vector: false,
+            dead_rows: 0,
             spans: Some(vec![part]),
         };
         let notes = Notes {
             commit_id: format!("{version:032x}"),
             app_id: "app".to_owned(),
             topic: Some("topic".to_owned()),
-            topic_id: None,
             spans: vec![span],
-            gaps: Vec::new(),
+            ..Notes::default()
         };
         Version {
             version,
@@ -353,7 +387,7 @@ mod tests {
     }
 
     fn accepting(mut version: Version, from: i64, to: i64) -> Version {
-        let gap = GapNote { partition: 0, from, to, reason: "told to".to_owned() };
+        let gap = GapNote { source: None, partition: 0, from, to, reason: "told to".to_owned() };
         version.notes.as_mut().unwrap().gaps.push(gap);
         version
     }
@@ -414,5 +448,60 @@ mod tests {
         assert!(chains.is_sound(), "{:?}", chains.findings);
         assert_eq!((chain.from, chain.to, chain.commits), (0, 9, 2));
         assert_eq!((chain.records, chain.rows, chain.bad, chain.tombstones, chain.holes), (8, 6, 1, 1, 1));
+    }
+
+    /// A commit of a view: `bid` and `auction`, partition 0 each, and rows that have nothing to do with them.
+    fn of_view(version: u64, bid: (i64, i64), auction: (i64, i64)) -> Version {
+        with(ours(version, bid.0, bid.1), |version| {
+            let notes = version.notes.as_mut().unwrap();
+            let source = |name: &str| SourceNote { name: name.to_owned(), topic: format!("{name}s"), topic_id: None };
+            notes.sources = vec![source("bid"), source("auction")];
+            notes.topic = None;
+            notes.view = Some(ViewNote { mode: "upsert".to_owned(), came: 2, gone: 0 });
+            let span = |name: &str, (from, to): (i64, i64)| {
+                let records = (to - from).unsigned_abs();
+                Span { source: Some(name.to_owned()), from, to, records, rows: records, ..Span::default() }
+            };
+            notes.spans = vec![span("bid", bid), span("auction", auction)];
+            version.txns = vec![("app-bid-0".to_owned(), bid.1 - 1), ("app-auction-0".to_owned(), auction.1 - 1)];
+            (version.adds[0].num_records, version.adds[0].spans) = (Some(2), None);
+        })
+    }
+
+    #[test]
+    fn a_views_chains_go_by_source() {
+        type Change = fn(&mut Version);
+        #[rustfmt::skip] // columns: name, what is done to the second commit, sound, a word of a finding
+        let cases: [(&str, Change, bool, &str); 7] = [
+            ("two chains",        |_| {},                                                                 true,  ""),
+            ("a span dropped",    |v| { v.notes.as_mut().unwrap().spans.pop(); },                         false, "without its span"),
+            ("sources swapped",   |v| v.notes.as_mut().unwrap().spans.iter_mut().for_each(|span| {
+                let is_bid = span.source.as_deref() == Some("bid");
+                span.source = Some(if is_bid { "auction" } else { "bid" }.to_owned());
+            }),                                                                                           false, "the txn at"),
+            ("a source unnamed",  |v| v.notes.as_mut().unwrap().sources.truncate(1),                      false, "names no source"),
+            ("a gap",             |v| v.notes.as_mut().unwrap().spans[1].from = 3,                        false, "gap: offsets 2 to 2"),
+            ("records not told",  |v| v.notes.as_mut().unwrap().spans[0].bad = 1,                         false, "accounted"),
+            ("rows not told",     |v| v.adds[0].num_records = Some(3),                                    false, "live rows"),
+        ];
+        for (name, change, sound, word) in cases {
+            let mut chains = Chains::default();
+            let second = with(of_view(2, (5, 9), (2, 4)), change);
+            [of_view(1, (0, 5), (0, 2)), second].iter().for_each(|version| chains.follow(version));
+            assert_eq!(chains.is_sound(), sound, "{name}: {:?}", chains.findings);
+            assert!(
+                word.is_empty() || chains.findings.iter().any(|f| f.text.contains(word)),
+                "{name}: {:?}",
+                chains.findings
+            );
+        }
+        let mut chains = Chains::default();
+        [of_view(1, (0, 5), (0, 2)), of_view(2, (5, 9), (2, 4))].iter().for_each(|version| chains.follow(version));
+        let (bid, auction) = (&chains.chains["app-bid-0"], &chains.chains["app-auction-0"]);
+        assert_eq!(
+            (bid.source.as_deref(), bid.topic.as_deref(), bid.to, bid.records),
+            (Some("bid"), Some("bids"), 9, 9)
+        );
+        assert_eq!((auction.topic.as_deref(), auction.to, auction.records), (Some("auctions"), 4, 4));
     }
 }

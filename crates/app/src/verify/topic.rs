@@ -47,16 +47,35 @@ impl Count {
 /// # Errors
 /// When a topic can't be read.
 pub fn compare(chains: &mut Chains, brokers: &str, settings: &[(String, String)]) -> Result<(), Failure> {
-    let topics: BTreeSet<String> = chains.chains.values().filter_map(|chain| chain.topic.clone()).collect();
-    for topic in topics {
+    let named = chains.chains.values().filter_map(|chain| Some((chain.source.clone(), chain.topic.clone()?)));
+    let topics: BTreeSet<(Option<String>, String)> = named.collect();
+    for (source, topic) in topics {
         let mut config = SourceConfig::new(brokers, "lakeward-verify", &topic);
         config.settings = settings.to_vec();
-        compare_topic(chains, &topic, &config).map_err(|error| Failure::port(&error))?;
+        compare_source(chains, source.as_deref(), &topic, &config)?;
     }
     Ok(())
 }
 
-fn compare_topic(chains: &mut Chains, topic: &str, config: &SourceConfig) -> Result<(), KafkaError> {
+/// The chains of one topic, read for one source where sources have names.
+///
+/// # Errors
+/// When the topic can't be read.
+pub fn compare_source(
+    chains: &mut Chains,
+    source: Option<&str>,
+    topic: &str,
+    config: &SourceConfig,
+) -> Result<(), Failure> {
+    compare_topic(chains, source, topic, config).map_err(|error| Failure::port(&error))
+}
+
+fn compare_topic(
+    chains: &mut Chains,
+    named: Option<&str>,
+    topic: &str,
+    config: &SourceConfig,
+) -> Result<(), KafkaError> {
     let asking = Source::assign(config.clone(), BTreeSet::new())?;
     let (identity, ends) = (asking.topic_identity()?, asking.ends()?);
     drop(asking);
@@ -64,7 +83,7 @@ fn compare_topic(chains: &mut Chains, topic: &str, config: &SourceConfig) -> Res
     let (mut counts, mut starts) = (BTreeMap::new(), Frontier::new());
     let version = chains.version;
     for (txn, chain) in chains.chains.clone() {
-        if chain.topic.as_deref() != Some(topic) {
+        if chain.topic.as_deref() != Some(topic) || chain.source.as_deref() != named {
             continue;
         }
         if let (Some(is), Some(was)) = (identity.id, &chain.topic_id)

@@ -30,4 +30,4 @@ mod vector;
 pub use change::{Change, StageError, Staged};
 pub use compact::Compaction;
 pub use mode::{CHANGE_COLUMN, Mode, STEP_COLUMN, new_table};
-pub use sink::{Commit, Move, View, ViewOptions, ViewWriter};
+pub use sink::{Commit, Counts, Move, View, ViewOptions, ViewWriter};

@@ -185,10 +185,8 @@ impl View {
         Notes {
             commit_id: new_id(),
             app_id: self.table.app_id.clone(),
-            topic: None,
-            topic_id: None,
-            spans: Vec::new(),
-            gaps: Vec::new(),
+            view: Some(self.view_note(None)),
+            ..Notes::default()
         }
     }
 }

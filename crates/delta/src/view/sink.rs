@@ -1,7 +1,7 @@
 //! The sink itself: stage, commit, and keep the state at the table's newest version.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
 use lakeward_protocol::position::{CommitId, Offset, PartitionId, Shape, TableVersion};
@@ -13,10 +13,10 @@ use super::key::Keys;
 use super::mode::{self, Mode};
 use super::revise::Revision;
 use super::state::State;
-use crate::commit::{Notes, Rewrite};
+use crate::commit::{Notes, Rewrite, ViewNote};
 use crate::encode::{Writer, WriterOptions};
 use crate::error::DeltaError;
-use crate::layout::Layout;
+use crate::layout::{Layout, Tally};
 use crate::table::{Contents, Table, now_ms};
 
 /// Times that [`View::commit`] tries: each lost race or lost reply costs one.
@@ -68,6 +68,9 @@ pub enum Commit {
     Breached(Breach),
 }
 
+/// What the next commit without rows takes in, by source partition: see [`View::counting`].
+pub type Counts = Arc<Mutex<BTreeMap<PartitionId, Tally>>>;
+
 /// A view's table, open for its one writer.
 ///
 /// Methods block, and are called from outside of the runtime.
@@ -83,6 +86,7 @@ pub struct View {
     /// The commit tried last and the first version that it was tried as.
     tried: Option<(CommitId, TableVersion)>,
     pub(super) compactor: Compactor,
+    counts: Counts,
 }
 
 impl View {
@@ -96,11 +100,28 @@ impl View {
         let keys = keys(&layout, &options)?;
         let stager = stager(&layout, &options)?;
         let compactor = Compactor::new(options.compaction.clone(), options.writer.clone(), table.runtime.clone());
-        let mut view =
-            Self { table, options, keys, stager, state: State::default(), synced: None, tried: None, compactor };
+        let mut view = Self {
+            table,
+            options,
+            keys,
+            stager,
+            state: State::default(),
+            synced: None,
+            tried: None,
+            compactor,
+            counts: Counts::default(),
+        };
         mode::check(view.options.mode, view.table.name(), &view.table.configuration)?;
         view.sync()?;
         Ok(view)
+    }
+
+    /// Takes the counts for the notes of commits without rows from here. With rows they are the change's
+    /// own. Who writes there does so before the commit is first put, and leaves it until it stands.
+    #[must_use]
+    pub fn counting(mut self, counts: Counts) -> Self {
+        self.counts = counts;
+        self
     }
 
     /// The table below.
@@ -154,7 +175,7 @@ impl View {
                 self.tried = Some((id, version));
             }
             let txns: Vec<_> = moves.iter().map(|each| (each.app_id.clone(), each.to.last())).collect();
-            let notes = self.notes(id);
+            let notes = self.notes(id, staged);
             if self.put_change(version.0, &notes, &txns, staged)? == Put::Done {
                 return Ok(Commit::Done(version));
             }
@@ -256,14 +277,22 @@ impl View {
         self.stager.layout.shape()
     }
 
-    fn notes(&self, id: CommitId) -> Notes {
+    fn notes(&self, id: CommitId, staged: Option<&Staged>) -> Notes {
         Notes {
             commit_id: id.to_string(),
             app_id: self.table.app_id.clone(),
             topic: self.table.topic.as_ref().map(|topic| topic.name.clone()),
-            topic_id: None,
-            spans: Vec::new(),
-            gaps: Vec::new(),
+            view: Some(self.view_note(staged)),
+            ..Notes::default()
+        }
+    }
+
+    /// What a change does to the table's rows.
+    pub(super) fn view_note(&self, staged: Option<&Staged>) -> ViewNote {
+        ViewNote {
+            mode: self.options.mode.word().to_owned(),
+            came: staged.map_or(0, |staged| staged.files().iter().map(|file| file.num_records).sum()),
+            gone: staged.map_or(0, Staged::deleted_rows),
         }
     }
 
@@ -318,7 +347,12 @@ impl OutputLog for View {
     fn put(&mut self, permit: &Permit, batch: Option<&Staged>) -> Result<Put, DeltaError> {
         let advances = permit.advances().iter();
         let txns: Vec<_> = advances.map(|(partition, each)| (self.table.key(*partition), each.to.last())).collect();
-        let notes = self.table.notes(permit, batch.map(|staged| &staged.batch.tally));
+        let told = match batch {
+            Some(staged) => staged.batch.tally.clone(),
+            None => self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        let mut notes = self.table.notes(permit, Some(&told));
+        notes.view = Some(self.view_note(batch));
         self.put_change(permit.version().0, &notes, &txns, batch)
     }
 

@@ -3,24 +3,29 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
-use lakeward_delta::view::{Change, Mode, Staged, View};
+use lakeward_delta::view::{Change, Counts, Mode, Staged, View};
 use lakeward_delta::{Table, Topic};
 use lakeward_protocol::contract::{OutputHarness, output_log};
 use lakeward_protocol::ports::OutputLog;
 use lakeward_protocol::position::{Offset, PartitionId, TableVersion};
+use serde_json::json;
 
+use super::named::pipeline;
 use super::support::view_options;
 use crate::contract::OnDisk;
 use crate::support::{Disk, options};
 
-struct ViewOnDisk {
-    below: OnDisk,
-    mode: Mode,
+pub struct ViewOnDisk {
+    pub below: OnDisk,
+    pub mode: Mode,
+    /// As a pipeline with sources by name writes it.
+    pub named: bool,
+    pub counts: Counts,
 }
 
 impl ViewOnDisk {
     fn view(&self, table: Table) -> View {
-        View::open(table, view_options(self.mode, &[], None)).unwrap()
+        View::open(table, view_options(self.mode, &[], None)).unwrap().counting(self.counts.clone())
     }
 }
 
@@ -32,10 +37,16 @@ impl OutputHarness for ViewOnDisk {
     }
 
     fn open(&mut self) -> View {
+        if self.named {
+            return self.view(pipeline(&self.below.disk, &[("bid", "web", 1)]));
+        }
         self.view(self.below.disk.open("app"))
     }
 
     fn open_for_recreated_topic(&mut self) -> Option<View> {
+        if self.named {
+            return Some(self.view(pipeline(&self.below.disk, &[("bid", "web", 2)])));
+        }
         let mut options = options("app");
         options.topic = Some(Topic { name: "web".to_owned(), id: Some([2; 16]) });
         Some(self.view(Table::open(&self.below.disk.location(), options).unwrap()))
@@ -63,6 +74,11 @@ impl OutputHarness for ViewOnDisk {
     }
 
     fn foreign_frontier(&mut self, partition: PartitionId, to: Offset) {
+        if self.named {
+            let txn = json!({"txn": {"appId": format!("app-bid-{partition}"), "version": to.last()}});
+            self.below.disk.foreign(&[txn]);
+            return;
+        }
         self.below.foreign_frontier(partition, to);
     }
 
@@ -83,6 +99,12 @@ impl OutputHarness for ViewOnDisk {
 fn views_keep_the_contract() {
     for mode in [Mode::Append, Mode::Upsert] {
         let below = OnDisk { disk: Disk::empty(), properties: &[("delta.enableDeletionVectors", "true")] };
-        output_log(&mut ViewOnDisk { below, mode });
+        output_log(&mut ViewOnDisk { below, mode, named: false, counts: Counts::default() });
     }
+}
+
+#[test]
+fn views_of_named_sources_keep_the_contract() {
+    let below = OnDisk { disk: Disk::empty(), properties: &[("delta.enableDeletionVectors", "true")] };
+    output_log(&mut ViewOnDisk { below, mode: Mode::Upsert, named: true, counts: Counts::default() });
 }

@@ -1,0 +1,174 @@
+//! `lakeward verify PIPELINE`: each table of a pipeline, and what binds them together.
+
+use std::path::Path;
+
+use lakeward_circuit::pipeline::Origin;
+use lakeward_protocol::ports::Exit;
+use serde_json::{Value, json};
+
+use super::chain::{Chains, Kind};
+use super::common::{self, Common, Stood, Trail};
+use crate::check;
+use crate::cli::{Output, VerifyArgs};
+use crate::failure::Failure;
+use crate::pipeline::{self, Loaded};
+use crate::session::Session;
+
+/// One table of the pipeline.
+struct Sink {
+    name: String,
+    location: String,
+    chains: Chains,
+}
+
+/// Prints what is proved of each table, and where all of them stand.
+///
+/// # Errors
+/// Exit 65 when a promise is broken; others when a log or a topic can't be read.
+pub fn run(args: &VerifyArgs, session: &Session) -> Result<(), Failure> {
+    let path = Path::new(&args.table);
+    let loaded = pipeline::load(path)?;
+    let prefix = format!("{}-", pipeline::app_id(path, &loaded));
+    let locations = pipeline::delta_sinks(&loaded);
+    let Some((_, journal)) = locations.first() else {
+        return Err(Failure::new(Exit::Config, format_args!("pipeline {}: no sink is a Delta table", args.table)));
+    };
+    // For the common frontier the first sink is read first, for P7 last: others only go on meanwhile.
+    let mut trails = vec![Trail::of(&super::follow(journal, session)?, &prefix)];
+    let mut sinks = Vec::new();
+    for (name, location) in locations.iter().rev() {
+        let chains = super::follow(location, session)?;
+        sinks.insert(0, Sink { name: name.clone(), location: location.clone(), chains });
+    }
+    trails.extend(sinks[1..].iter().map(|sink| Trail::of(&sink.chains, &prefix)));
+    let sources: Vec<&str> = loaded.pipeline.sources.iter().map(|source| source.name.text.as_str()).collect();
+    for sink in &mut sinks {
+        find_strangers(&mut sink.chains, &prefix, &sources);
+    }
+    find_who_is_ahead(&mut sinks, &prefix);
+    if let Some(brokers) = &args.kafka {
+        compare(&mut sinks[0].chains, brokers, args, &loaded)?;
+    }
+    let common = common::common(&trails);
+    match args.output {
+        Output::Table => print!("{}", text(&sinks, common.as_ref(), &prefix)),
+        Output::Json => println!("{}", as_json(&args.table, &sinks, common.as_ref())),
+    }
+    if sinks.iter().all(|sink| sink.chains.is_sound()) {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Data, format_args!("pipeline {}: a promise is broken; see above", args.table)))
+}
+
+/// Offsets of this application that no source of the pipeline accounts for.
+fn find_strangers(chains: &mut Chains, prefix: &str, sources: &[&str]) {
+    let is_known = |txn: &str| {
+        let place = txn.strip_prefix(prefix).and_then(|rest| rest.rsplit_once('-'));
+        place.is_some_and(|(source, _)| sources.contains(&source))
+    };
+    let strangers: Vec<String> =
+        chains.chains.keys().filter(|txn| txn.starts_with(prefix) && !is_known(txn)).cloned().collect();
+    for txn in strangers {
+        let text = format!(
+            "no source of the pipeline accounts for it (its sources are {}); `run` refuses this table",
+            sources.join(", ")
+        );
+        chains.find(chains.version, Some(&txn), Kind::Fault, text, 0, 0);
+    }
+}
+
+/// P7: no sink may be ahead of the first, whose commits are the record of the steps.
+fn find_who_is_ahead(sinks: &mut [Sink], prefix: &str) {
+    let Some((first, others)) = sinks.split_first_mut() else { return };
+    for sink in others {
+        let ahead: Vec<(String, i64, Option<i64>)> = sink
+            .chains
+            .chains
+            .iter()
+            .filter(|(txn, _)| txn.starts_with(prefix))
+            .map(|(txn, chain)| (txn.clone(), chain.to, first.chains.chains.get(txn).map(|chain| chain.to)))
+            .filter(|(_, to, journal)| Some(*to) > *journal)
+            .collect();
+        for (txn, to, journal) in ahead {
+            let journal = journal.map_or_else(|| "nowhere".to_owned(), |to| format!("at {to}"));
+            let text = format!("P7: it is at {to}, and the first sink {} is {journal}", first.name);
+            sink.chains.find(sink.chains.version, Some(&txn), Kind::Fault, text, 0, 0);
+        }
+    }
+}
+
+/// The first sink's spans against the topics.
+fn compare(chains: &mut Chains, brokers: &String, args: &VerifyArgs, loaded: &Loaded) -> Result<(), Failure> {
+    for source in &loaded.pipeline.sources {
+        let Origin::Kafka(kafka) = &source.from;
+        let mut config = check::config(kafka);
+        config.brokers.clone_from(brokers);
+        config.settings.extend(args.kafka_settings.iter().cloned());
+        super::topic::compare_source(chains, Some(&source.name.text), kafka.topic.reveal(), &config)?;
+    }
+    Ok(())
+}
+
+fn text(sinks: &[Sink], common: Option<&Common>, prefix: &str) -> String {
+    let mut out = String::new();
+    for sink in sinks {
+        out += &format!("sink {}: {}", sink.name, super::text(&sink.location, &sink.chains));
+        out.push('\n');
+    }
+    out + &common::described(common, sinks.iter().map(|sink| sink.name.as_str()), prefix)
+}
+
+fn as_json(path: &str, sinks: &[Sink], common: Option<&Common>) -> Value {
+    let each: Vec<Value> = sinks
+        .iter()
+        .enumerate()
+        .map(|(at, sink)| {
+            let mut one = super::json(&sink.location, &sink.chains);
+            one["sink"] = json!(sink.name);
+            one["common_version"] = json!(common.map(|common| common.versions[at]));
+            one
+        })
+        .collect();
+    let frontier: Option<&Stood> = common.map(|common| &common.frontier);
+    let sound = sinks.iter().all(|sink| sink.chains.is_sound());
+    json!({ "pipeline": path, "sound": sound, "common_frontier": frontier, "sinks": each })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::chain::Chain;
+
+    fn sink(name: &str, chains: &[(&str, i64)]) -> Sink {
+        let chain = |&(txn, to): &(&str, i64)| (txn.to_owned(), Chain { to, ..Chain::default() });
+        let chains = Chains { chains: chains.iter().map(chain).collect(), ..Chains::default() };
+        Sink { name: name.to_owned(), location: String::new(), chains }
+    }
+
+    #[test]
+    fn who_is_ahead_of_the_first_sink() {
+        #[rustfmt::skip] // columns: name, the second sink's offsets, what is found
+        let cases: [(&str, &[(&str, i64)], &[&str]); 5] = [
+            ("level",             &[("p-bid-0", 5)],                   &[]),
+            ("behind",            &[("p-bid-0", 3)],                   &[]),
+            ("ahead",             &[("p-bid-0", 6)],                   &["P7: it is at 6, and the first sink first is at 5"]),
+            ("alone",             &[("p-bid-0", 5), ("p-bid-1", 1)],   &["P7: it is at 1, and the first sink first is nowhere"]),
+            ("another app's",     &[("q-bid-0", 9)],                   &[]),
+        ];
+        for (name, offsets, expected) in cases {
+            let mut sinks = [sink("first", &[("p-bid-0", 5)]), sink("second", offsets)];
+            find_who_is_ahead(&mut sinks, "p-");
+            let found: Vec<_> = sinks[1].chains.findings.iter().map(|finding| finding.text.as_str()).collect();
+            assert_eq!(found, expected, "{name}");
+            assert_eq!(sinks[1].chains.is_sound(), expected.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn offsets_that_no_source_accounts_for() {
+        let mut one = sink("one", &[("p-bid-0", 5), ("p-old-0", 2), ("p-0", 2), ("q-0", 1)]);
+        find_strangers(&mut one.chains, "p-", &["bid", "auction"]);
+        let found: Vec<_> = one.chains.findings.iter().filter_map(|finding| finding.txn.as_deref()).collect();
+        assert_eq!(found, ["p-0", "p-old-0"]);
+    }
+}
