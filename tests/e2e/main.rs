@@ -29,6 +29,7 @@ mod ingest;
 mod kills;
 mod memory;
 mod partitions;
+mod proof;
 mod reader;
 mod run;
 mod table;
