@@ -33,8 +33,8 @@ pub struct Compaction {
     pub small_files: usize,
     /// A file below this is small.
     pub small_file_bytes: u64,
-    /// Bytes of files rewritten in one go at most. Bounds memory and time, too: a row's place takes 24
-    /// bytes while it moves.
+    /// Bytes of files rewritten in one go at most; one larger file goes alone. Bounds memory and time,
+    /// too: the new files are held until they are whole, and a row's place takes 24 bytes while it moves.
     pub most_bytes: u64,
 }
 

@@ -20,6 +20,18 @@ pub enum Mode {
     Changelog,
 }
 
+impl Mode {
+    /// As people write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Append => "append",
+            Self::Upsert => "upsert",
+            Self::Changelog => "changelog",
+        }
+    }
+}
+
 /// A changelog's column that says `insert` or `delete`.
 pub const CHANGE_COLUMN: &str = "_op";
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
 use lakeward_protocol::position::{CommitId, Offset, PartitionId, Shape, TableVersion};
+use serde_json::{Map, Value, json};
 
 use super::change::{Change, StageError, Staged, Stager};
 use super::compact::{Compaction, Compactor};
@@ -154,7 +155,10 @@ impl View {
             }
             let txns: Vec<_> = moves.iter().map(|each| (each.app_id.clone(), each.to.last())).collect();
             let notes = self.notes(id);
-            if self.put_change(version.0, &notes, &txns, staged)? == Put::Done {
+            let mut more = more(self.options.mode, staged);
+            more.insert("moves".to_owned(), moves.iter().map(Move::to_json).collect());
+            let said = Said { notes: &notes, txns: &txns, more: &more };
+            if self.put_change(version.0, &said, staged)? == Put::Done {
                 return Ok(Commit::Done(version));
             }
         }
@@ -267,13 +271,7 @@ impl View {
     }
 
     /// Puts a version with a change, made for the version before it and no other.
-    fn put_change(
-        &mut self,
-        version: u64,
-        notes: &Notes,
-        txns: &[(String, i64)],
-        staged: Option<&Staged>,
-    ) -> Result<Put, DeltaError> {
+    fn put_change(&mut self, version: u64, said: &Said<'_>, staged: Option<&Staged>) -> Result<Put, DeltaError> {
         let is_upsert = self.options.mode == Mode::Upsert;
         if is_upsert && self.synced != Some((self.table.reopened, version - 1)) {
             // Not the version that the state stands for: nothing is put, which is no news of a taken one.
@@ -288,7 +286,8 @@ impl View {
         let rewrite = revision.as_ref().map(|revision| revision.rewrite(&self.state, now_ms()));
         let batch = staged.map(|staged| &staged.batch);
         let rewrite = rewrite.as_ref().filter(|rewrite: &&Rewrite| !rewrite.actions.is_empty());
-        let put = self.table.put_version(version, &Contents { notes, txns, batch, rewrite })?;
+        let Said { notes, txns, more } = *said;
+        let put = self.table.put_version(version, &Contents { notes, txns, batch, rewrite, more })?;
         if put == Put::Done && is_upsert {
             if let (Some(revision), Some(staged)) = (revision, staged) {
                 revision.apply(&mut self.state, staged);
@@ -318,7 +317,8 @@ impl OutputLog for View {
         let advances = permit.advances().iter();
         let txns: Vec<_> = advances.map(|(partition, each)| (self.table.key(*partition), each.to.last())).collect();
         let notes = self.table.notes(permit, batch.map(|staged| &staged.batch.tally));
-        self.put_change(permit.version().0, &notes, &txns, batch)
+        let more = more(self.options.mode, batch);
+        self.put_change(permit.version().0, &Said { notes: &notes, txns: &txns, more: &more }, batch)
     }
 
     fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, DeltaError> {
@@ -330,6 +330,27 @@ impl OutputLog for View {
         if let Err(error) = self.compact() {
             tracing::warn!(table = self.table.name(), %error, "files could not be compacted; another try comes later");
         }
+    }
+}
+
+/// What a commit says beside its files.
+struct Said<'a> {
+    notes: &'a Notes,
+    txns: &'a [(String, i64)],
+    more: &'a Map<String, Value>,
+}
+
+/// What stands beside the notes of a change.
+fn more(mode: Mode, staged: Option<&Staged>) -> Map<String, Value> {
+    let Some(staged) = staged else { return Map::new() };
+    let inserted: u64 = staged.files().iter().map(|file| file.num_records).sum();
+    let view = json!({"mode": mode.name(), "written": inserted, "deleted": staged.deleted_rows()});
+    Map::from_iter([("view".to_owned(), view)])
+}
+
+impl Move {
+    fn to_json(&self) -> Value {
+        json!({"appId": self.app_id, "from": self.from.map(Offset::get), "to": self.to.get()})
     }
 }
 

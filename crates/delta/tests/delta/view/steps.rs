@@ -264,7 +264,9 @@ fn commits_are_compared_and_swapped() {
         matches!(rival.commit(CommitId(4), &moves("app", 5, 9), None).unwrap(), Commit::Done(version) if version.0 == 2)
     );
     assert_eq!(last(&lake, "txn")[0]["version"], 8);
-    assert_eq!(last(&lake, "commitInfo")[0]["isBlindAppend"], true);
+    let info = last(&lake, "commitInfo")[0].clone();
+    assert_eq!(info["isBlindAppend"], true);
+    assert_eq!(info["lakeward"]["moves"], json!([{"appId": "app-0", "from": 5, "to": 9}]));
     let fenced = view.commit(CommitId(5), &moves("app", 5, 6), None).unwrap();
     assert_eq!(fenced, Commit::Fenced { app_id: "app-0".to_owned(), stored: Some(offset(9)) });
     assert_eq!(lake.rows(None), rows([1], "a"));
