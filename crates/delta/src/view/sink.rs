@@ -17,7 +17,7 @@ use crate::commit::{Notes, Rewrite};
 use crate::encode::{Writer, WriterOptions};
 use crate::error::DeltaError;
 use crate::layout::Layout;
-use crate::table::{Contents, Table, now_ms};
+use crate::table::{Contents, Table, Topic, now_ms};
 
 /// Times that [`View::commit`] tries: each lost race or lost reply costs one.
 const ATTEMPTS: usize = 50;
@@ -264,7 +264,7 @@ impl View {
             commit_id: id.to_string(),
             app_id: self.table.app_id.clone(),
             topic: self.table.topic.as_ref().map(|topic| topic.name.clone()),
-            topic_id: None,
+            topic_id: self.table.topic.as_ref().and_then(Topic::id_text),
             spans: Vec::new(),
             gaps: Vec::new(),
         }
