@@ -83,6 +83,8 @@ pub struct View {
     /// The commit tried last and the first version that it was tried as.
     tried: Option<(CommitId, TableVersion)>,
     pub(super) compactor: Compactor,
+    /// The newest RESTORE that the user chose to go on after.
+    accepted: Option<TableVersion>,
 }
 
 impl View {
@@ -96,8 +98,17 @@ impl View {
         let keys = keys(&layout, &options)?;
         let stager = stager(&layout, &options)?;
         let compactor = Compactor::new(options.compaction.clone(), options.writer.clone(), table.runtime.clone());
-        let mut view =
-            Self { table, options, keys, stager, state: State::default(), synced: None, tried: None, compactor };
+        let mut view = Self {
+            table,
+            options,
+            keys,
+            stager,
+            state: State::default(),
+            synced: None,
+            tried: None,
+            compactor,
+            accepted: None,
+        };
         mode::check(view.options.mode, view.table.name(), &view.table.configuration)?;
         view.sync()?;
         Ok(view)
@@ -121,6 +132,21 @@ impl View {
     /// Rows that the mode or the key does not allow, named; a store that refuses. Stage it again.
     pub fn stage(&mut self, change: &Change) -> Result<Staged, StageError> {
         self.stager.stage(&self.keys, change, &self.table.runtime)
+    }
+
+    /// Where the newest version stands under these app ids; those that it does not have are absent.
+    ///
+    /// # Errors
+    /// The table can't be read; nothing is known.
+    pub fn stored(&mut self, app_ids: &[String]) -> Result<BTreeMap<String, Offset>, DeltaError> {
+        self.refresh()?;
+        let mut stored = BTreeMap::new();
+        for app_id in app_ids {
+            if let Some(txn) = self.table.known.txns.get(app_id) {
+                stored.insert(app_id.clone(), self.table.position(app_id, txn.last)?);
+            }
+        }
+        Ok(stored)
     }
 
     /// Commits a step: its change, if it has any, and its offsets, in one version. A compare-and-swap:
@@ -157,6 +183,9 @@ impl View {
             let notes = self.notes(id);
             let mut more = more(self.options.mode, staged);
             more.insert("moves".to_owned(), moves.iter().map(Move::to_json).collect());
+            if let Some(at) = self.accepted.filter(|at| self.is_first_after(*at, moves)) {
+                more.insert("acceptedRestore".to_owned(), json!(at.0));
+            }
             let said = Said { notes: &notes, txns: &txns, more: &more };
             if self.put_change(version.0, &said, staged)? == Put::Done {
                 return Ok(Commit::Done(version));
@@ -166,6 +195,12 @@ impl View {
             doing: format!("commit to {}", self.table.name()),
             source: format!("{ATTEMPTS} attempts were overtaken by other writers").into(),
         })
+    }
+
+    /// P9: the user chose to go on after the RESTORE of this version and those before it. Later commits
+    /// pass over it; the first of each source partition writes it down.
+    pub fn accept_restore(&mut self, at: TableVersion) {
+        self.accepted = self.accepted.max(Some(at));
     }
 
     /// Waits for a compaction under way and puts it, and for the log's housekeeping.
@@ -237,7 +272,8 @@ impl View {
             stored.insert(key, last.map(|last| self.table.position(key, last)).transpose()?);
         }
         for key in &keys {
-            if let Some(restore) = self.table.taken_back(key)? {
+            let restore = self.table.taken_back(key)?;
+            if let Some(restore) = restore.filter(|restore| self.accepted.is_none_or(|at| at.0 < restore.at)) {
                 return Ok(Some(Commit::Breached(Breach::Restored {
                     at: TableVersion(restore.at),
                     to: TableVersion(restore.to.unwrap_or_default()),
@@ -253,6 +289,12 @@ impl View {
         }
         let reshaped = staged.is_some_and(|staged| staged.shape != self.shape());
         Ok(reshaped.then_some(Commit::Reshaped))
+    }
+
+    /// Is it about a partition that has stored nothing since that version?
+    fn is_first_after(&self, at: TableVersion, moves: &[Move]) -> bool {
+        let stored = moves.iter().filter_map(|each| self.table.known.txns.get(&each.app_id));
+        stored.filter_map(|txn| txn.at).any(|stored| stored < at.0)
     }
 
     fn shape(&self) -> Shape {
