@@ -20,6 +20,7 @@ mod commit;
 mod place;
 mod policy;
 mod reason;
+pub mod step;
 mod words;
 
 #[cfg(test)]

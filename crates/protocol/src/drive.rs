@@ -5,6 +5,7 @@
 //! core is asked again, which may want something else by then. Nothing is tried again blindly.
 
 mod retry;
+pub mod step;
 mod stopped;
 mod watch;
 

@@ -7,3 +7,4 @@ pub mod memory;
 pub mod ports;
 pub mod position;
 pub mod records;
+pub mod sources;

@@ -4,6 +4,8 @@
 //! replies, refuse winners, evict the frozen, restore old versions. Tests and `lakeward-sim` run
 //! the shipped loop over them.
 
+mod checkpoints;
+mod circuit;
 mod stage;
 mod table;
 mod topic;
@@ -12,8 +14,10 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoints::{MemoryCheckpoints, States};
+pub use circuit::{MemoryCircuit, answer};
 pub use stage::{MemoryBatch, MemoryStage};
-pub use table::{Fate, MemoryOutput, Operation, Table};
+pub use table::{Fate, MemoryOutput, Operation, Table, View};
 pub use topic::{Handover, MemoryInput, Topic};
 pub use world::{Clock, MemoryWorld};
 
@@ -31,6 +35,9 @@ pub enum MemoryError {
         /// Its offset in its partition.
         offset: i64,
     },
+    /// A state of another plan.
+    #[error("the checkpoint's state was saved by the plan {was}, this is {is}; run it under another name")]
+    OtherPlan { was: String, is: String },
 }
 
 impl Fault for MemoryError {
@@ -38,6 +45,7 @@ impl Fault for MemoryError {
         match self {
             Self::Outage(_) => Verdict::Retry,
             Self::BadRecord { .. } => Verdict::Stop(Exit::Data),
+            Self::OtherPlan { .. } => Verdict::Stop(Exit::Config),
         }
     }
 }

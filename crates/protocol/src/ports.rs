@@ -3,9 +3,13 @@
 //! Ports are synchronous: the core takes one action at a time, and what runs beside it (fetching,
 //! decoding, encoding) runs behind a port. See docs/decisions for why.
 
+mod step;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::time::Duration;
+
+pub use step::{Checkpoint, CheckpointStore, Circuit, Restored};
 
 use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, TableVersion};
 use crate::records::Records;
@@ -103,6 +107,10 @@ pub struct Bounds {
 /// offsets give the same bytes, for ever. A partition is in at most one live owner's hands
 /// between `Gained` and `release`, unless `Lost` was, or could not yet be, said.
 ///
+/// A log that is opened *alone* (by step) shares with nobody: its first `poll` says `Gained` of every
+/// partition, a later one of partitions that were added since; nothing is asked back or lost. Two
+/// processes that do so are told apart by the sinks (P8).
+///
 /// The caller promises: `start` and `release` name partitions it was given; `release` comes once
 /// for each `Losing`, and at the end for what is left; `poll` is called often enough to stay a member.
 pub trait InputLog {
@@ -139,6 +147,16 @@ pub trait InputLog {
 
     /// Hands a used arena back.
     fn recycle(&mut self, records: Records);
+
+    /// P3: nobody needs what lies below any more; it may be deleted. Idempotent. What deletes
+    /// nothing leaves it out.
+    ///
+    /// # Errors
+    /// It may or may not be deleted.
+    fn trim(&mut self, below: &Frontier) -> Result<(), Self::Error> {
+        let _ = below;
+        Ok(())
+    }
 }
 
 /// What turns records into what a sink takes. Holds everything taken in since the last `seal`.
@@ -408,6 +426,22 @@ pub enum Point {
     BeforeRelease,
     /// It is not ours any more.
     AfterRelease,
+    /// The circuit has taken a step, no sink knows.
+    AfterStep,
+    /// The circuit's state is to be written.
+    BeforePrepare,
+    /// It is written, no manifest names it.
+    AfterPrepare,
+    /// The manifest was put, and nobody knows how that ended.
+    AfterSave,
+    /// Older checkpoints are to be removed.
+    BeforeRemove,
+    /// They are.
+    AfterRemove,
+    /// Input that nobody needs is to be deleted.
+    BeforeTrim,
+    /// It is.
+    AfterTrim,
 }
 
 /// Time, chance and the user's wish to stop: all that the loop may know of the world outside.

@@ -61,13 +61,48 @@ impl fmt::Display for Offset {
     }
 }
 
-/// One partition of a source, as the source numbers it.
+/// A source of the pipeline, in the order in which it names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(pub u8);
+
+/// One partition of the pipeline. Those of the first source are numbered as the source does; with
+/// several, the upper 8 bits name the source ([`of`](Self::of)), so that one [`Frontier`] holds all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 
+/// Bits of a partition's number inside its source.
+const NUMBER_BITS: u32 = 24;
+
+impl PartitionId {
+    /// The partition that `source` calls `number`.
+    ///
+    /// # Panics
+    /// When a source has 2^24 partitions or more.
+    #[must_use]
+    pub fn of(source: SourceId, number: u32) -> Self {
+        assert!(number < 1 << NUMBER_BITS, "partition {number}: a source has fewer than 2^24 partitions");
+        Self(u32::from(source.0) << NUMBER_BITS | number)
+    }
+
+    /// The source that it is of.
+    #[must_use]
+    pub fn source(self) -> SourceId {
+        SourceId(u8::try_from(self.0 >> NUMBER_BITS).expect("8 bits are left"))
+    }
+
+    /// How its source numbers it.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0 & ((1 << NUMBER_BITS) - 1)
+    }
+}
+
 impl fmt::Display for PartitionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self.source() {
+            SourceId(0) => self.number().fmt(f),
+            SourceId(source) => write!(f, "{source}/{}", self.number()),
+        }
     }
 }
 
@@ -103,6 +138,17 @@ impl fmt::Display for CommitId {
 /// A sink of the pipeline, in the fixed order of commits (P7: the first is the journal).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SinkId(pub u8);
+
+/// A checkpoint's place in the order in which they were made. Numbers may be left out, and are never
+/// used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CheckpointNumber(pub u64);
+
+impl fmt::Display for CheckpointNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Fingerprint of what data must be written *for*: a table's protocol, schema, partitioning and
 /// properties. Equal shapes take equal files.

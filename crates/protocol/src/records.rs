@@ -124,6 +124,11 @@ impl Records {
         self.partition
     }
 
+    /// Says whose they are among the partitions of several sources.
+    pub(crate) fn relabel(&mut self, partition: PartitionId) {
+        self.partition = partition;
+    }
+
     /// The first position covered.
     #[must_use]
     pub fn from(&self) -> Offset {

@@ -11,13 +11,17 @@
 
 #[path = "model/explore.rs"]
 mod explore;
+#[path = "model/steps.rs"]
+mod steps;
+#[path = "model/steps_world.rs"]
+mod steps_world;
 #[path = "model/world.rs"]
 mod world;
 
 use lakeward_protocol::core::{Beginning, Break, OnGap, OnRestore, Policies};
 
 use explore::{Explored, explore};
-use world::{Budget, Scene};
+use world::{Budget, Scene, World};
 
 const OWNERS: &str = "one partition, owners that come and go";
 const SHAPE: &str = "one partition, a new shape amid it all";
@@ -141,7 +145,7 @@ fn every_interleaving_keeps_the_promises() {
     let mut states = 0;
     for scene in scenes().iter().chain(&rare_scenes()) {
         let Explored { states: these, moves, depth } =
-            explore(scene, None).unwrap_or_else(|history| panic!("{}: {history}", scene.name));
+            explore(scene.name, World::new(scene, None)).unwrap_or_else(|history| panic!("{}: {history}", scene.name));
         println!("{:>9} states {moves:>9} moves, {depth:>3} deep: {}", these, scene.name);
         states += these;
     }
@@ -182,7 +186,9 @@ fn broken_cores_are_caught() {
     let scenes: Vec<Scene> = scenes().into_iter().chain(rare_scenes()).collect();
     for (fault, scene, promise) in BREAKS {
         let scene = scenes.iter().find(|known| known.name == scene).expect("a scene of that name");
-        let Err(how) = explore(scene, Some(fault)) else { panic!("{}: nobody noticed {fault:?}", scene.name) };
+        let Err(how) = explore(scene.name, World::new(scene, Some(fault))) else {
+            panic!("{}: nobody noticed {fault:?}", scene.name)
+        };
         println!("{fault:?}: {} ({}, {} moves)", how.broken, scene.name, how.moves.len());
         assert!(how.broken.starts_with(promise), "{fault:?} breaks {promise}, but was seen as: {how}");
     }

@@ -134,10 +134,10 @@ impl Chaos {
         let dice = if down { 0 } else { state.rng.random_range(0..100) };
         let fate = match (operation, dice) {
             (_, 0..=3) => Fate::Fails,
-            (Operation::Put, 4..=7) => Fate::ReplyLost,
-            (Operation::Put, 8..=11) => Fate::Late,
-            (Operation::Put, 12..=15) => Fate::SentTwice,
-            (Operation::Put, 16..=19) => Fate::Conflict,
+            (_, 4..=7) if operation.puts() => Fate::ReplyLost,
+            (_, 8..=11) if operation.puts() => Fate::Late,
+            (_, 12..=15) if operation.puts() => Fate::SentTwice,
+            (_, 16..=19) if operation.puts() => Fate::Conflict,
             (_, 20..=24) => {
                 let slow = Duration::from_millis(state.rng.random_range(500..20_000));
                 state.clock.advance(slow);

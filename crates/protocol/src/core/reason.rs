@@ -212,7 +212,7 @@ impl fmt::Display for Why {
 }
 
 /// A stored frontier as sinks show it: the last consumed offset.
-struct Stored(Option<Offset>);
+pub(super) struct Stored(pub Option<Offset>);
 
 impl fmt::Display for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

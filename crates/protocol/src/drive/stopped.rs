@@ -4,6 +4,7 @@ use std::error::Error;
 
 use super::Port;
 use crate::core::Reason;
+use crate::core::step::StepReason;
 use crate::ports::{Exit, Fault, Verdict};
 
 /// Why a run ended otherwise than well.
@@ -12,6 +13,9 @@ pub enum Stopped {
     /// A person has to decide.
     #[error("{0}")]
     Reason(#[from] Reason),
+    /// A person has to decide about a pipeline by step.
+    #[error("{0}")]
+    Step(#[from] StepReason),
     /// A port can't go on.
     #[error("{doing}: {source}")]
     Port {
@@ -43,6 +47,7 @@ impl Stopped {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Reason(reason) => reason.exit(),
+            Self::Step(reason) => reason.exit(),
             Self::Port { exit, .. } => *exit,
             Self::GaveUp { .. } => Exit::TryAgain,
         }

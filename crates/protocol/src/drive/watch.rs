@@ -5,7 +5,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use crate::core::{Ending, Why};
-use crate::ports::Permit;
+use crate::ports::{Checkpoint, Permit};
 use crate::position::{Frontier, Offset, PartitionId, TableVersion};
 use crate::records::Records;
 
@@ -18,6 +18,10 @@ pub enum Port {
     Stage,
     /// The table.
     Output,
+    /// The circuit.
+    Circuit,
+    /// The checkpoints.
+    Checkpoints,
 }
 
 impl std::fmt::Display for Port {
@@ -26,6 +30,8 @@ impl std::fmt::Display for Port {
             Self::Input => "input",
             Self::Stage => "stage",
             Self::Output => "output",
+            Self::Circuit => "circuit",
+            Self::Checkpoints => "checkpoints",
         })
     }
 }
@@ -92,6 +98,26 @@ pub trait Watch {
     /// Something failed that may heal. It is tried again after `wait`; nothing is lost meanwhile.
     fn retrying(&mut self, port: Port, doing: &str, error: &dyn Error, attempt: u32, wait: Duration) {
         let _ = (port, doing, error, attempt, wait);
+    }
+    /// By step: the circuit is what it was at a checkpoint; the sinks may be further.
+    fn restored(&mut self, checkpoint: &Checkpoint) {
+        let _ = checkpoint;
+    }
+    /// By step: the circuit took in what lies between two frontiers.
+    fn stepped(&mut self, from: &Frontier, to: &Frontier) {
+        let _ = (from, to);
+    }
+    /// By step: a checkpoint was put, and counts unless it is lost.
+    fn saved(&mut self, checkpoint: &Checkpoint) {
+        let _ = checkpoint;
+    }
+    /// By step: so many checkpoints were removed, newer ones being there.
+    fn removed(&mut self, checkpoints: usize) {
+        let _ = checkpoints;
+    }
+    /// By step, P3: the sources may delete what lies below.
+    fn trimmed(&mut self, below: &Frontier) {
+        let _ = below;
     }
     /// The run ends well.
     fn ended(&mut self, ending: Ending) {

@@ -44,6 +44,20 @@ pub enum Operation {
     Put,
     /// [`OutputLog::find`].
     Find,
+    /// List checkpoints.
+    List,
+    /// Put a manifest.
+    Save,
+    /// Remove checkpoints.
+    Remove,
+}
+
+impl Operation {
+    /// Whether more can become of it than an answer or none.
+    #[must_use]
+    pub fn puts(self) -> bool {
+        matches!(self, Self::Put | Self::Save)
+    }
 }
 
 /// What becomes of a call.
@@ -192,6 +206,63 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Proves the log of a sink by step: chains (P2), names, shapes, and that every version holds the
+    /// answer over exactly what lies below its frontier (P5). `begun` is where the pipeline began.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn verify_steps(&self, begun: &Frontier, answer: impl Fn(&Frontier) -> View) -> Result<(), String> {
+        let state = self.state();
+        let (mut stored, mut view) = (Frontier::new(), View::new());
+        let (mut names, mut shape) = (BTreeSet::new(), 0);
+        for (number, version) in state.versions.iter().enumerate() {
+            if let Some(name) = version.commit {
+                ensure(names.insert(name), || format!("P1: version {number} repeats the commit {name}"))?;
+            }
+            let fits = version.made_for.is_none_or(|made_for| made_for == Shape(shape));
+            ensure(fits, || format!("version {number} holds rows made for another shape"))?;
+            shape = version.shape;
+            for (partition, advance) in &version.advances {
+                let was = stored.get(partition).copied();
+                check_link(number, *partition, was, *advance, &[])?;
+                let home = begun.get(partition).copied().unwrap_or(Offset::ZERO);
+                ensure(advance.from == was.unwrap_or(home), || {
+                    format!("P2: version {number} begins partition {partition} at {}", advance.from)
+                })?;
+            }
+            stored.extend(version.frontier.iter().map(|(p, o)| (*p, *o)));
+            version.rows.iter().for_each(|(_, _, change)| apply(&mut view, change));
+            let right = answer(&stored);
+            ensure(view == right, || format!("P5: version {number} holds {view:?} at {stored:?}, not {right:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// The rows of a sink by step, with how often each is there.
+    #[must_use]
+    pub fn view(&self) -> View {
+        let mut view = View::new();
+        self.rows().iter().for_each(|(_, _, change)| apply(&mut view, change));
+        view
+    }
+}
+
+/// Rows, and how often each is there.
+pub type View = BTreeMap<String, i64>;
+
+/// A change is `+` or `-` and a row.
+pub(super) fn apply(view: &mut View, change: &[u8]) {
+    let (sign, row) = change.split_at(1);
+    let weight = if sign == b"-" { -1 } else { 1 };
+    let row = String::from_utf8_lossy(row).into_owned();
+    let count = view.entry(row.clone()).or_default();
+    *count += weight;
+    if *count == 0 {
+        view.remove(&row);
+    }
+}
+
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
@@ -319,7 +390,7 @@ impl MemoryOutput {
     fn ask(&mut self, operation: Operation, doing: &'static str) -> Result<Fate, MemoryError> {
         match (self.fate)(operation) {
             Fate::Well => Ok(Fate::Well),
-            fate if operation == Operation::Put => Ok(fate),
+            fate if operation.puts() => Ok(fate),
             _ => Err(MemoryError::Outage(doing)),
         }
     }

@@ -2,9 +2,16 @@
 
 use std::time::Duration;
 
-use super::{Clock, Handover, MemoryBatch, MemoryInput, MemoryOutput, MemoryStage, Table, Topic};
-use crate::contract::{InputHarness, OutputHarness, StageHarness};
-use crate::position::{Offset, PartitionId, Shape, TableVersion};
+use std::collections::BTreeMap;
+
+use super::{
+    Clock, Handover, MemoryBatch, MemoryCheckpoints, MemoryCircuit, MemoryInput, MemoryOutput, MemoryStage, States,
+    Table, Topic,
+};
+use crate::contract::{CheckpointHarness, CircuitHarness, InputHarness, OutputHarness, StageHarness};
+use crate::ports::Circuit;
+use crate::position::{CheckpointNumber, CommitId, Offset, PartitionId, Shape, SinkId, TableVersion};
+use crate::sources::Sources;
 
 struct Topics {
     topic: Topic,
@@ -48,6 +55,43 @@ fn topics_keep_the_contract() {
     for handover in [Handover::Cooperative, Handover::Eager] {
         crate::contract::input_log(&mut Topics { topic: Topic::new(1, handover, Clock::default()), handover });
     }
+}
+
+/// Several sources as one: the first of them alone.
+struct First(Topics);
+
+impl InputHarness for First {
+    type Log = Sources<MemoryInput>;
+
+    fn fresh(&mut self, partitions: u32) {
+        self.0.fresh(partitions);
+    }
+
+    fn join(&mut self) -> Self::Log {
+        Sources::new(vec![self.0.join()])
+    }
+
+    fn append(&mut self, partition: PartitionId, values: &[Option<&[u8]>]) {
+        self.0.append(partition, values);
+    }
+
+    fn append_hole(&mut self, partition: PartitionId) -> bool {
+        self.0.append_hole(partition)
+    }
+
+    fn expire(&mut self, partition: PartitionId, oldest: Offset) -> bool {
+        self.0.expire(partition, oldest)
+    }
+
+    fn patience(&self) -> Duration {
+        self.0.patience()
+    }
+}
+
+#[test]
+fn several_sources_keep_the_contract_of_one() {
+    let topic = Topic::new(1, Handover::Cooperative, Clock::default());
+    crate::contract::input_log(&mut First(Topics { topic, handover: Handover::Cooperative }));
 }
 
 struct Stages;
@@ -145,4 +189,85 @@ impl OutputHarness for Tables {
 #[test]
 fn tables_keep_the_contract() {
     crate::contract::output_log(&mut Tables::default());
+}
+
+/// Sums, dead letters and counts by key.
+#[derive(Default)]
+struct Circuits {
+    states: States,
+}
+
+impl CircuitHarness for Circuits {
+    type Circuit = MemoryCircuit;
+
+    fn make(&mut self) -> MemoryCircuit {
+        MemoryCircuit::new(self.states.clone(), 3, "the suite's")
+    }
+
+    fn sinks(&self) -> u8 {
+        3
+    }
+
+    fn layout(&mut self, _: SinkId) -> Shape {
+        Shape(1)
+    }
+
+    fn value(&mut self, number: u64) -> Vec<u8> {
+        format!("{}={}", number % 2, number + 1).into_bytes()
+    }
+
+    fn quiet(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn changes(&mut self, _: SinkId, batches: &[MemoryBatch]) -> BTreeMap<String, i64> {
+        let mut view = BTreeMap::new();
+        for (_, _, change) in batches.iter().flat_map(|batch| &batch.rows) {
+            super::table::apply(&mut view, change);
+        }
+        view
+    }
+
+    fn lose(&mut self, id: CommitId) -> bool {
+        self.states.forget(id)
+    }
+}
+
+#[test]
+fn circuits_keep_the_contract() {
+    crate::contract::circuit(&mut Circuits::default());
+}
+
+#[derive(Default)]
+struct Stores {
+    states: States,
+}
+
+impl CheckpointHarness for Stores {
+    type Store = MemoryCheckpoints;
+
+    fn fresh(&mut self) {
+        self.states = States::default();
+    }
+
+    fn open(&mut self) -> MemoryCheckpoints {
+        self.states.open()
+    }
+
+    fn save_state(&mut self, id: CommitId) {
+        MemoryCircuit::new(self.states.clone(), 1, "the suite's").prepare(id).expect("save a state");
+    }
+
+    fn has_state(&mut self, id: CommitId) -> bool {
+        self.states.saved_states().contains(&id)
+    }
+
+    fn half_put(&mut self, _: CheckpointNumber) -> bool {
+        false
+    }
+}
+
+#[test]
+fn stores_keep_the_contract() {
+    crate::contract::checkpoints(&mut Stores::default());
 }

@@ -1,4 +1,4 @@
-//! A topic with one group of readers.
+//! A topic with one group of readers, and readers of their own.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -114,7 +114,24 @@ impl Topic {
         state.next_member += 1;
         state.members.insert(id, Member::default());
         state.rebalance();
-        MemoryInput { topic: self.clone(), id, reading: BTreeMap::new(), turn: 0, arenas: Vec::new() }
+        self.input(Reader::Member(id))
+    }
+
+    /// A reader by step: it has every partition, and shares none.
+    #[must_use]
+    pub fn open_alone(&self) -> MemoryInput {
+        self.input(Reader::Alone { told: 0 })
+    }
+
+    fn input(&self, reader: Reader) -> MemoryInput {
+        MemoryInput { topic: self.clone(), reader, reading: BTreeMap::new(), turn: 0, arenas: Vec::new(), trims: false }
+    }
+
+    /// One more partition.
+    pub fn extend(&self) {
+        let mut state = self.state();
+        state.logs.push(Log::default());
+        state.rebalance();
     }
 
     /// Throws a member out that the group takes for dead; it hears of it after so many polls, and
@@ -133,6 +150,12 @@ impl Topic {
     #[must_use]
     pub fn bounds(&self, partition: PartitionId) -> Bounds {
         self.state().log(partition).bounds()
+    }
+
+    /// How many partitions it has.
+    #[must_use]
+    pub fn partitions(&self) -> u32 {
+        u32::try_from(self.state().logs.len()).expect("few partitions")
     }
 
     /// What lag tools see.
@@ -222,14 +245,24 @@ impl State {
     }
 }
 
-/// One member of the group.
+/// One reader: a member of the group, or one alone.
 pub struct MemoryInput {
     topic: Topic,
-    id: u64,
+    reader: Reader,
     reading: BTreeMap<PartitionId, Reading>,
     /// Whose turn it is to be read.
     turn: usize,
     arenas: Vec<Records>,
+    trims: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Reader {
+    Member(u64),
+    /// Has every partition; so many it was told of.
+    Alone {
+        told: usize,
+    },
 }
 
 struct Reading {
@@ -241,15 +274,43 @@ struct Reading {
 
 impl MemoryInput {
     /// Its name in the group.
+    ///
+    /// # Panics
+    /// While it reads alone.
     #[must_use]
     pub fn member(&self) -> u64 {
-        self.id
+        match self.reader {
+            Reader::Member(id) => id,
+            Reader::Alone { .. } => panic!("who reads alone is in no group"),
+        }
     }
 
-    /// What the group says.
+    /// Deletes what it is told that nobody needs.
+    #[must_use]
+    pub fn trimming(mut self) -> Self {
+        self.trims = true;
+        self
+    }
+
+    /// What the group says, or how many partitions there are.
     fn heard(&mut self) -> Option<Input> {
+        match &mut self.reader {
+            Reader::Member(id) => {
+                let id = *id;
+                self.heard_as(id)
+            }
+            Reader::Alone { told } => {
+                let all = self.topic.state().logs.len();
+                let new = std::mem::replace(told, all)..all;
+                let id = |p| PartitionId(u32::try_from(p).expect("few partitions"));
+                (!new.is_empty()).then(|| Input::Gained(new.map(id).collect()))
+            }
+        }
+    }
+
+    fn heard_as(&mut self, id: u64) -> Option<Input> {
         let mut state = self.topic.state();
-        let member = state.members.get_mut(&self.id)?;
+        let member = state.members.get_mut(&id)?;
         if let Some(polls @ 1..) = member.evicted {
             member.evicted = Some(polls - 1);
         } else if member.evicted.is_some() {
@@ -339,13 +400,14 @@ impl InputLog for MemoryInput {
     fn release(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<(), MemoryError> {
         self.reading.retain(|p, _| !partitions.contains(p));
         let mut state = self.topic.state();
-        let Some(member) = state.members.get_mut(&self.id).filter(|m| m.evicted.is_none()) else { return Ok(()) };
+        let Reader::Member(id) = self.reader else { return Ok(()) };
+        let Some(member) = state.members.get_mut(&id).filter(|m| m.evicted.is_none()) else { return Ok(()) };
         let unasked = partitions.iter().any(|p| member.owned.contains(p) && !member.losing.contains(p));
         member.owned.retain(|p| !partitions.contains(p));
         member.losing.retain(|p| !partitions.contains(p));
         if unasked {
             // At the end: it leaves.
-            state.members.remove(&self.id);
+            state.members.remove(&id);
             state.rebalance();
         } else {
             state.hand_out();
@@ -360,20 +422,37 @@ impl InputLog for MemoryInput {
 
     fn announce(&mut self, frontier: &Frontier) {
         let mut state = self.topic.state();
-        let member = state.members.get(&self.id).filter(|m| m.evicted.is_none());
-        let owned = member.map(|m| m.owned.clone()).unwrap_or_default();
+        let owned = match self.reader {
+            Reader::Member(id) => {
+                let member = state.members.get(&id).filter(|m| m.evicted.is_none());
+                member.map(|m| m.owned.clone()).unwrap_or_default()
+            }
+            Reader::Alone { .. } => frontier.keys().copied().collect(),
+        };
         state.announced.extend(frontier.iter().filter(|(p, _)| owned.contains(p)).map(|(p, o)| (*p, *o)));
     }
 
     fn recycle(&mut self, records: Records) {
         self.arenas.push(records);
     }
+
+    fn trim(&mut self, below: &Frontier) -> Result<(), MemoryError> {
+        if self.topic.state().outage {
+            return Err(MemoryError::Outage("trim"));
+        }
+        if self.trims {
+            below.iter().for_each(|(partition, oldest)| self.topic.expire(*partition, *oldest));
+        }
+        Ok(())
+    }
 }
 
 impl Drop for MemoryInput {
     fn drop(&mut self) {
         let mut state = self.topic.state();
-        if state.members.remove(&self.id).is_some() {
+        if let Reader::Member(id) = self.reader
+            && state.members.remove(&id).is_some()
+        {
             state.rebalance();
         }
     }

@@ -4,9 +4,20 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use lakeward_protocol::core::Break;
-
-use super::world::{Move, Scene, World};
+/// A world small enough to try everything.
+pub trait World: Clone + Hash {
+    type Move: Copy + fmt::Debug;
+    /// What stands for no move, at the start.
+    const BEGIN: Self::Move;
+    /// Whether it takes from the budget; a run without these ends at a goal.
+    fn is_fault(step: Self::Move) -> bool;
+    /// Everything that was to happen has happened.
+    fn is_goal(&self) -> bool;
+    /// Everything that can happen now.
+    fn moves(&self, moves: &mut Vec<Self::Move>);
+    /// The world after a move, or the promise that it breaks.
+    fn after(&self, step: Self::Move) -> Result<Self, String>;
+}
 
 /// What there was to see.
 pub struct Explored {
@@ -16,12 +27,12 @@ pub struct Explored {
 }
 
 /// How a promise was broken.
-pub struct History {
+pub struct History<M> {
     pub broken: String,
-    pub moves: Vec<Move>,
+    pub moves: Vec<M>,
 }
 
-impl fmt::Display for History {
+impl<M: fmt::Debug> fmt::Display for History<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.broken)?;
         self.moves.iter().enumerate().try_for_each(|(n, step)| writeln!(f, "{n:>3} {step:?}"))
@@ -29,23 +40,22 @@ impl fmt::Display for History {
 }
 
 /// More states than this are a mistake in the scene.
-const MOST_STATES: usize = 1_500_000;
+const MOST_STATES: usize = 2_000_000;
 
 /// The graph so far: how each state was reached, and who follows whom without a fault.
-struct Graph {
+struct Graph<M> {
     index: HashMap<u128, u32, BuildAsIs>,
-    parents: Vec<(u32, Move)>,
+    parents: Vec<(u32, M)>,
     depths: Vec<u32>,
     goals: Vec<u32>,
     edges: Vec<(u32, u32)>,
 }
 
-/// Visits every state of a scene.
-pub fn explore(scene: &Scene, fault: Option<Break>) -> Result<Explored, History> {
-    let start = World::new(scene, fault);
+/// Visits every state that can follow.
+pub fn explore<W: World>(name: &str, start: W) -> Result<Explored, History<W::Move>> {
     let mut graph = Graph {
         index: HashMap::default(),
-        parents: vec![(0, Move::Begin)],
+        parents: vec![(0, W::BEGIN)],
         depths: vec![0],
         goals: Vec::new(),
         edges: Vec::new(),
@@ -66,22 +76,22 @@ pub fn explore(scene: &Scene, fault: Option<Break>) -> Result<Explored, History>
                 moves += 1;
                 let after = world.after(step).map_err(|broken| graph.history(from, Some(step), broken))?;
                 let to = graph.enter(fingerprint(&after), from, step, || following.push(after));
-                if !step.is_fault() {
+                if !W::is_fault(step) {
                     graph.edges.push((from, to));
                 }
             }
         }
         let first = graph.parents.len() - following.len();
         frontier = (first..).map(|n| u32::try_from(n).expect("few states")).zip(following).collect();
-        assert!(graph.parents.len() < MOST_STATES, "{}: more than {MOST_STATES} states", scene.name);
+        assert!(graph.parents.len() < MOST_STATES, "{name}: more than {MOST_STATES} states");
     }
     graph.all_lead_to_a_goal()?;
     let depth = graph.depths.iter().copied().max().unwrap_or(0);
     Ok(Explored { states: graph.parents.len(), moves, depth })
 }
 
-impl Graph {
-    fn enter(&mut self, fingerprint: u128, from: u32, step: Move, first: impl FnOnce()) -> u32 {
+impl<M: Copy> Graph<M> {
+    fn enter(&mut self, fingerprint: u128, from: u32, step: M, first: impl FnOnce()) -> u32 {
         let next = u32::try_from(self.parents.len()).expect("few states");
         let to = *self.index.entry(fingerprint).or_insert(next);
         if to == next {
@@ -92,8 +102,8 @@ impl Graph {
         to
     }
 
-    fn history(&self, mut at: u32, last: Option<Move>, broken: String) -> History {
-        let mut moves: Vec<Move> = last.into_iter().collect();
+    fn history(&self, mut at: u32, last: Option<M>, broken: String) -> History<M> {
+        let mut moves: Vec<M> = last.into_iter().collect();
         while at != 0 {
             let (parent, step) = self.parents[at as usize];
             moves.push(step);
@@ -104,7 +114,7 @@ impl Graph {
     }
 
     /// No state is stuck: without further faults, everything can still be committed.
-    fn all_lead_to_a_goal(&self) -> Result<(), History> {
+    fn all_lead_to_a_goal(&self) -> Result<(), History<M>> {
         let mut first = vec![0_u32; self.parents.len() + 1];
         self.edges.iter().for_each(|(_, to)| first[*to as usize + 1] += 1);
         (1..first.len()).for_each(|n| first[n] += first[n - 1]);
@@ -131,7 +141,7 @@ impl Graph {
     }
 }
 
-fn fingerprint(world: &World) -> u128 {
+fn fingerprint(world: &impl Hash) -> u128 {
     let mut hasher = Wide { lanes: [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344] };
     world.hash(&mut hasher);
     (u128::from(hasher.lanes[0]) << 64) | u128::from(hasher.finish())

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use super::explore;
 use lakeward_protocol::core::{Action, Admit, Beginning, Break, Core, Ending, Event, Outcome, Policies, Why};
 use lakeward_protocol::ports::{Bounds, Breach, Head, Permit, Stopping};
 use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, Shape, TableVersion};
@@ -107,7 +108,7 @@ impl Move {
     }
 
     /// Whether it takes from the budget; a run without these ends with everything committed.
-    pub fn is_fault(self) -> bool {
+    fn is_fault(self) -> bool {
         match self {
             Self::Act(_, fate) => fate != Fate::Well,
             Self::Begin
@@ -218,6 +219,62 @@ fn small(n: usize) -> u8 {
     u8::try_from(n).expect("few")
 }
 
+impl explore::World for World {
+    type Move = Move;
+    const BEGIN: Move = Move::Begin;
+
+    fn is_fault(step: Move) -> bool {
+        step.is_fault()
+    }
+
+    /// Everything that is in the topic is in the table, or something is gone and all stand still.
+    fn is_goal(&self) -> bool {
+        let complete = (0..PARTITIONS).all(|p| !self.exists(p) || self.table.frontier()[p] == Some(self.ends[p]));
+        let stopped = self.laws.stops && self.processes.iter().flatten().any(|process| process.is_stopped());
+        complete || stopped || (!self.laws.exact && self.is_quiet())
+    }
+
+    /// Everything that can happen now.
+    fn moves(&self, moves: &mut Vec<Move>) {
+        for (i, process) in self.processes.iter().enumerate() {
+            match process {
+                Some(process) => self.moves_of(small(i), process, moves),
+                None => moves.push(Move::Restart(small(i))),
+            }
+        }
+        if self.late.is_some() {
+            moves.extend([Move::LateLands, Move::LateVanishes]);
+        }
+        for p in (0..PARTITIONS).filter(|p| self.exists(*p)) {
+            self.moves_about(p, moves);
+        }
+        if self.total == 0 {
+            return;
+        }
+        let may = |left: u8, step: Move| (left > 0).then_some(step);
+        moves.extend(may(self.budget.foreign, Move::ForeignAppend));
+        moves.extend(may(self.budget.reshapes, Move::Reshape));
+        if self.budget.restores > 0 {
+            let newest = self.table.versions.len() - 1;
+            moves.extend((0..newest).map(|to| Move::Restore(small(to))));
+        }
+    }
+
+    /// The world after a move, or the promise that it breaks.
+    fn after(&self, step: Move) -> Result<Self, String> {
+        let mut world = self.clone();
+        if step.is_fault() {
+            world.total -= 1;
+        }
+        // An assertion of the core is a promise kept by ending the process: with a sound core none fails.
+        let moved = catch_unwind(AssertUnwindSafe(|| world.make(step)));
+        match moved {
+            Ok(checked) => checked.map(|()| world),
+            Err(panic) => Err(panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".into())),
+        }
+    }
+}
+
 impl World {
     pub fn new(scene: &Scene, fault: Option<Break>) -> Self {
         let laws = Laws { exact: scene.exact, stops: scene.stops, fault, policies: scene.policies.clone() };
@@ -249,13 +306,6 @@ impl World {
         self.ends[p] > 0
     }
 
-    /// Everything that is in the topic is in the table, or something is gone and all stand still.
-    pub fn is_goal(&self) -> bool {
-        let complete = (0..PARTITIONS).all(|p| !self.exists(p) || self.table.frontier()[p] == Some(self.ends[p]));
-        let stopped = self.laws.stops && self.processes.iter().flatten().any(|process| process.is_stopped());
-        complete || stopped || (!self.laws.exact && self.is_quiet())
-    }
-
     /// Everything is read and nothing is held. A table that goes back then is noticed with the next
     /// record: an idle pipeline does not look.
     fn is_quiet(&self) -> bool {
@@ -263,32 +313,6 @@ impl World {
             let owner = self.owners[p].and_then(|i| self.processes[i as usize].as_ref());
             owner.is_some_and(|owner| owner.reading.get(&p) == Some(&self.ends[p]) && !owner.core.is_holding())
         })
-    }
-
-    /// Everything that can happen now.
-    pub fn moves(&self, moves: &mut Vec<Move>) {
-        for (i, process) in self.processes.iter().enumerate() {
-            match process {
-                Some(process) => self.moves_of(small(i), process, moves),
-                None => moves.push(Move::Restart(small(i))),
-            }
-        }
-        if self.late.is_some() {
-            moves.extend([Move::LateLands, Move::LateVanishes]);
-        }
-        for p in (0..PARTITIONS).filter(|p| self.exists(*p)) {
-            self.moves_about(p, moves);
-        }
-        if self.total == 0 {
-            return;
-        }
-        let may = |left: u8, step: Move| (left > 0).then_some(step);
-        moves.extend(may(self.budget.foreign, Move::ForeignAppend));
-        moves.extend(may(self.budget.reshapes, Move::Reshape));
-        if self.budget.restores > 0 {
-            let newest = self.table.versions.len() - 1;
-            moves.extend((0..newest).map(|to| Move::Restore(small(to))));
-        }
     }
 
     fn moves_of(&self, i: u8, process: &Process, moves: &mut Vec<Move>) {
@@ -357,20 +381,6 @@ impl World {
         }
         if self.budget.rewinds > 0 && self.table.frontier()[p].is_some_and(|stored| stored > 0) {
             moves.push(Move::Rewind(partition));
-        }
-    }
-
-    /// The world after a move, or the promise that it breaks.
-    pub fn after(&self, step: Move) -> Result<Self, String> {
-        let mut world = self.clone();
-        if step.is_fault() {
-            world.total -= 1;
-        }
-        // An assertion of the core is a promise kept by ending the process: with a sound core none fails.
-        let moved = catch_unwind(AssertUnwindSafe(|| world.make(step)));
-        match moved {
-            Ok(checked) => checked.map(|()| world),
-            Err(panic) => Err(panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".into())),
         }
     }
 

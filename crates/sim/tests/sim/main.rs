@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "SIM_SEEDS replays seeds")]
 
 mod delta;
+mod steps;
 
 use lakeward_sim::{Coverage, MemorySite, Plan, Report, run};
 

@@ -1,0 +1,66 @@
+//! What the user decides beforehand, by step.
+
+use crate::core::Beginning;
+use crate::position::{Frontier, SinkId};
+
+/// Sinks that hold data while no checkpoint is to be found: the store was lost, or is another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnLostState {
+    /// End with an error that says so.
+    #[default]
+    Stop,
+    /// Make the state anew from offset 0 of every partition. Right only for a pipeline that began
+    /// there; where a source does not reach back so far, it stops.
+    Replay,
+}
+
+/// The pipeline's form and the user's decisions. They do not change while a process runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StepPlan {
+    /// The sinks' names, for errors. The first one is the journal (P7).
+    pub sinks: Vec<String>,
+    /// How many sources there are; each has a partition at least.
+    pub sources: u8,
+    /// Where a new pipeline begins.
+    pub beginning: Beginning,
+    /// The first offset to take of these partitions, in a new pipeline. A stored frontier below it
+    /// is refused.
+    pub seek: Frontier,
+    /// Where to stop reading; a partition without an entry has nothing to read. What sinks have
+    /// beyond it stays. `None` reads for ever.
+    pub ends: Option<Frontier>,
+    /// See [`OnLostState`].
+    pub on_lost_state: OnLostState,
+    /// P3: let the sources delete what every sink and every kept checkpoint covers.
+    pub trims: bool,
+}
+
+impl StepPlan {
+    /// Reads `sources` from their oldest records for ever, trims nothing, and stops at what is lost.
+    ///
+    /// # Panics
+    /// Without a source, without a sink, or with more than 255 of them.
+    #[must_use]
+    pub fn new(sources: u8, sinks: Vec<String>) -> Self {
+        assert!(sources > 0, "a pipeline has a source");
+        assert!(!sinks.is_empty() && sinks.len() <= usize::from(u8::MAX), "a pipeline has 1 to 255 sinks");
+        Self {
+            sinks,
+            sources,
+            beginning: Beginning::default(),
+            seek: Frontier::new(),
+            ends: None,
+            on_lost_state: OnLostState::default(),
+            trims: false,
+        }
+    }
+
+    pub(super) fn name(&self, sink: SinkId) -> String {
+        self.sinks[usize::from(sink.0)].clone()
+    }
+
+    /// The sinks in the order of commits.
+    pub(super) fn order(&self) -> impl DoubleEndedIterator<Item = SinkId> + use<> {
+        (0..u8::try_from(self.sinks.len()).expect("up to 255 sinks")).map(SinkId)
+    }
+}
