@@ -37,7 +37,12 @@ pub enum MemoryError {
     },
     /// A state of another plan.
     #[error("the checkpoint's state was saved by the plan {was}, this is {is}; run it under another name")]
-    OtherPlan { was: String, is: String },
+    OtherPlan {
+        /// What saved it.
+        was: String,
+        /// What would read it.
+        is: String,
+    },
 }
 
 impl Fault for MemoryError {

@@ -192,6 +192,8 @@ struct Process {
     layouts: [Shape; SINKS],
     batch: Option<Batch>,
     tried: Option<CommitId>,
+    /// How far each sink must be, as far as it can tell.
+    knows: [[i64; PARTITIONS]; SINKS],
     /// Somebody else moved something that it knew: it may find itself fenced.
     overtaken: bool,
 }
@@ -222,7 +224,7 @@ struct Table {
     versions: Vec<(Option<CommitId>, Place, u32)>,
     shape: u64,
     restored: Option<(u64, u64, Place)>,
-    /// Somebody brought it, or its frontier, back.
+    /// Somebody set its frontier back.
     rewound: bool,
 }
 
@@ -230,6 +232,8 @@ struct Table {
 struct Store {
     manifests: Vec<Checkpoint>,
     states: BTreeMap<CommitId, ([i64; PARTITIONS], Record)>,
+    /// Everything was lost once; manifests may come late.
+    wiped: bool,
 }
 
 type Checked = Result<(), String>;
@@ -379,6 +383,7 @@ impl World {
             layouts: [Shape(0); SINKS],
             batch: None,
             tried: None,
+            knows: [[0; PARTITIONS]; SINKS],
             overtaken: false,
         }));
     }
@@ -559,7 +564,7 @@ impl World {
             }
             Move::Wipe => {
                 self.budget.wipes -= 1;
-                *self.store() = Store::default();
+                *self.store() = Store { wiped: true, ..Store::default() };
             }
             other => unreachable!("{other:?} is no outsider's"),
         }
@@ -601,9 +606,11 @@ impl World {
     fn check_stop(&mut self, i: usize) -> Checked {
         let Some(process) = &self.processes[i] else { return Ok(()) };
         let StepAction::Stop(reason) = process.core.next() else { return Ok(()) };
-        let seen = matches!(reason, StepReason::Fenced { .. } | StepReason::Gone { .. }) && process.overtaken;
-        ensure(seen || process.stale || self.laws.stops, || format!("P1: a needless stop: {reason}"))?;
-        self.halted |= !seen && !process.stale;
+        let fenced = matches!(reason, StepReason::Fenced { .. } | StepReason::Gone { .. }) && process.overtaken;
+        let untold = matches!(reason, StepReason::NoPartition { .. }) && process.told < self.partitions;
+        let seen = fenced || untold || process.stale;
+        ensure(seen || self.laws.stops, || format!("P1: a needless stop: {reason}"))?;
+        self.halted |= !seen;
         self.processes[i] = None;
         Ok(())
     }
@@ -615,7 +622,7 @@ impl World {
             StepAction::List => StepEvent::Listed(self.store.manifests.clone()),
             StepAction::Load { sink, partitions } => {
                 let head = self.tables[usize::from(sink.0)].head(&partitions);
-                self.process(i).layouts[usize::from(sink.0)] = head.shape;
+                self.process(i).saw(usize::from(sink.0), &head);
                 StepEvent::Loaded(head)
             }
             StepAction::Ask { partition } => StepEvent::Bounds { partition, bounds: self.bounds(index(partition)) },
@@ -705,12 +712,19 @@ impl World {
         };
         ensure(stepped == at, || format!("P6: a state of {stepped:?} is restored as that of {at:?}"))?;
         process.circuit = Circuit { sums, shown: sums, pushed: [0; SINKS], stepped, taken: stepped };
+        // P4: what a checkpoint covers, every sink has.
+        (0..SINKS).for_each(|k| process.know(k, stepped));
         Ok(Restored::Done)
     }
 
     fn put(&mut self, i: usize, permit: Permit, fate: Fate) -> Result<Outcome, String> {
         self.process(i).tried = Some(permit.commit());
-        let batch = self.process(i).batch;
+        let (k, batch) = (usize::from(permit.sink().0), self.process(i).batch);
+        let (knows, stored) = (self.process(i).knows[k], self.place(&self.tables[k].frontier()));
+        let free = self.begun.is_some() && permit.version().0 == self.tables[k].versions.len() as u64;
+        ensure(!free || (0..PARTITIONS).all(|p| knows[p] <= stored[p]), || {
+            format!("P9: sink {k} was at {knows:?}, now it goes on at {stored:?} in silence")
+        })?;
         Ok(match fate {
             Fate::Fails => Outcome::Unknown,
             Fate::Conflict => Outcome::Taken,
@@ -718,7 +732,14 @@ impl World {
                 self.late = Some(Rc::new(Late::Commit(permit, batch)));
                 Outcome::Unknown
             }
-            Fate::Well | Fate::ReplyLost | Fate::SentTwice => outcome(fate, self.land(&permit, batch)?),
+            Fate::Well | Fate::ReplyLost | Fate::SentTwice => {
+                let outcome = outcome(fate, self.land(&permit, batch)?);
+                if outcome == Outcome::Done {
+                    let place = self.place(&self.tables[k].frontier());
+                    self.process(i).know(k, place);
+                }
+                outcome
+            }
         })
     }
 
@@ -751,7 +772,13 @@ impl World {
         }
         let moves = permit.advances().values().any(|advance| Some(advance.to) != advance.expect);
         ensure(moves, || format!("P2: a commit to sink {k} moves nothing"))?;
-        self.check_content(k, batch, &after)?;
+        ensure(self.tables[k].restored.is_none(), || format!("P9: sink {k} goes on in silence, it was restored"))?;
+        if self.tables[k].rewound {
+            // Set back while nobody who knew better looked: nothing tells it from any other frontier.
+            self.halted = true;
+        } else {
+            self.check_content(k, batch, &after)?;
+        }
         let content = batch.map_or(self.tables[k].content(), |batch| batch.2);
         self.table(k).versions.push((Some(commit), after, content));
         for process in self.processes.iter_mut().flatten().filter(|process| process.tried != Some(commit)) {
@@ -767,7 +794,6 @@ impl World {
         ensure(k == 0 || behind, || {
             format!("P7: sink {k} gets what lies below {place:?}, the first one stands at {first:?}")
         })?;
-        ensure(!table.rewound, || format!("P9: sink {k} goes on in silence though it was brought back"))?;
         let content = match batch {
             None => table.content(),
             Some((shape, from, to)) => {
@@ -799,10 +825,11 @@ impl World {
             return Ok(false);
         }
         let begun = offsets(&checkpoint.begun).map(|at| at.unwrap_or(0));
-        ensure(self.begun.is_none_or(|was| was == begun), || {
+        let counts = self.store.manifests.iter().all(|there| there.number < checkpoint.number);
+        ensure(!counts || self.begun.is_none_or(|was| was == begun), || {
             format!("P2: the pipeline began at {:?}, and now anew at {begun:?}", self.begun)
         })?;
-        self.begun = Some(begun);
+        self.begun.get_or_insert(begun);
         let place = self.place(&offsets(&checkpoint.frontier));
         for k in 0..SINKS {
             let at = self.place(&self.tables[k].frontier());
@@ -811,7 +838,8 @@ impl World {
                 format!("P4: a checkpoint covers {place:?}, sink {k} stands at {at:?}")
             })?;
         }
-        if checkpoint.state.is_some() {
+        // One that lands where it was removed already is older than what counts.
+        if counts && checkpoint.state.is_some() && !self.store.wiped {
             let Some((stepped, sums)) = self.store.states.get(&checkpoint.id) else {
                 return Err("P4: a checkpoint counts whose state is not saved".into());
             };
@@ -875,6 +903,18 @@ fn outcome(fate: Fate, landed: bool) -> Outcome {
 }
 
 impl Process {
+    /// P7: what a later sink has, the first one has.
+    fn saw(&mut self, k: usize, head: &Head) {
+        self.layouts[k] = head.shape;
+        let place = offsets(&head.frontier).map(|at| at.unwrap_or(0));
+        self.know(k, place);
+        self.know(0, place);
+    }
+
+    fn know(&mut self, k: usize, place: [i64; PARTITIONS]) {
+        (0..PARTITIONS).for_each(|p| self.knows[k][p] = self.knows[k][p].max(place[p]));
+    }
+
     fn begin(&mut self, positions: &Frontier) -> Checked {
         let place = offsets(positions).map(|at| at.unwrap_or(0));
         let silent = self.circuit.taken;
@@ -933,7 +973,6 @@ impl Table {
         let at = self.versions.len() as u64;
         let covers = std::array::from_fn(|p| (newest[p] > old.1[p]).then(|| old.1[p].unwrap_or(0)));
         self.restored = Some((at, to as u64, covers));
-        self.rewound = true;
         self.versions.push((None, newest, old.2));
     }
 

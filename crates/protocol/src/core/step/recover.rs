@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{OnLostState, StepAction, StepCore, StepReason, Work, beyond};
-use crate::core::{Beginning, Outcome, Why};
+use crate::core::{Beginning, Why};
 use crate::ports::{Bounds, Checkpoint, Head, Restored};
 use crate::position::{CheckpointNumber, CommitId, Frontier, PartitionId, SinkId};
 
@@ -160,13 +160,13 @@ impl StepCore {
         let Some((sink, (&partition, &stands))) = covered else { return Ok(None) };
         match self.plan.on_lost_state {
             OnLostState::Stop => Err(StepReason::NoState { sink: self.plan.name(sink), partition, stands }),
-            OnLostState::Replay => Ok(Some(self.empty(CommitId(0), Frontier::new()))),
+            OnLostState::Replay => Ok(Some(Self::empty(CommitId(0), Frontier::new()))),
         }
     }
 
     /// The empty circuit at a beginning.
-    fn empty(&self, id: CommitId, begun: Frontier) -> Checkpoint {
-        Checkpoint { number: self.number, id, frontier: begun.clone(), begun, state: None }
+    fn empty(id: CommitId, begun: Frontier) -> Checkpoint {
+        Checkpoint { number: CheckpointNumber(0), id, frontier: begun.clone(), begun, state: None }
     }
 
     /// P7: nobody is ahead of the first sink, and any two are ordered.
@@ -223,14 +223,12 @@ impl StepCore {
     }
 
     pub(super) fn beginning_named(&mut self, id: CommitId) {
-        self.work = Work::Recover(Recovery::Begin(self.empty(id, self.begun.clone())));
+        self.work = Work::Recover(Recovery::Begin(Self::empty(id, self.begun.clone())));
     }
 
-    /// Ours or another process's: what is there is the beginning.
-    pub(super) fn beginning_saved(&mut self, outcome: Outcome) {
-        if outcome == Outcome::Taken {
-            self.number = CheckpointNumber(self.number.0 + 1);
-        }
+    /// Ours or another process's: what is there is the beginning. It has one number only, so that there
+    /// can't be two.
+    pub(super) fn beginning_saved(&mut self) {
         self.begun = Frontier::new();
         self.work = Work::Recover(Recovery::List);
     }

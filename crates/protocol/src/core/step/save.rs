@@ -59,7 +59,7 @@ impl StepCore {
 
     pub(super) fn saved(&mut self, outcome: Outcome) {
         match &self.work {
-            Work::Recover(Recovery::Begin(_)) => self.beginning_saved(outcome),
+            Work::Recover(Recovery::Begin(_)) => self.beginning_saved(),
             Work::Save(Saving::Put(ours)) => {
                 let ours = ours.clone();
                 if outcome == Outcome::Taken {

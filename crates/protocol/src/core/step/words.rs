@@ -18,40 +18,86 @@ pub enum StepAction {
     /// List the readable checkpoints.
     List,
     /// Read a sink's newest version.
-    Load { sink: SinkId, partitions: BTreeSet<PartitionId> },
+    Load {
+        /// Which one.
+        sink: SinkId,
+        /// Whose stored frontiers are asked for.
+        partitions: BTreeSet<PartitionId>,
+    },
     /// Ask the input what it holds of a partition.
-    Ask { partition: PartitionId },
+    Ask {
+        /// Which one.
+        partition: PartitionId,
+    },
     /// Think up a name for a checkpoint.
     Name,
     /// Make the circuit ready for a sink's layout as of the last load.
-    Open { sink: SinkId },
+    Open {
+        /// Which one.
+        sink: SinkId,
+    },
     /// Make the circuit what it was at a checkpoint.
     Restore(Checkpoint),
     /// Begin to deliver, all partitions, from these positions.
-    Start { positions: Frontier },
+    Start {
+        /// The next offset of each.
+        positions: Frontier,
+    },
     /// Let the circuit take in what was pushed: the span between the two frontiers. Changes of other
     /// sinks than those wanted are not kept.
-    Step { from: Frontier, to: Frontier, wanted: BTreeSet<SinkId> },
+    Step {
+        /// What the state covers.
+        from: Frontier,
+        /// What it covers after it.
+        to: Frontier,
+        /// The sinks whose changes are kept.
+        wanted: BTreeSet<SinkId>,
+    },
     /// Close what the circuit holds for a sink into a batch, if it holds anything, and think up its name.
-    Seal { sink: SinkId },
+    Seal {
+        /// Which one.
+        sink: SinkId,
+    },
     /// Put a version. The batch goes with it if one is sealed.
     Put(Permit),
     /// Look for our own commit.
-    Find { sink: SinkId, commit: CommitId, from: TableVersion },
+    Find {
+        /// In which one.
+        sink: SinkId,
+        /// Its name.
+        commit: CommitId,
+        /// The first version that it may be.
+        from: TableVersion,
+    },
     /// Tell lag tools.
-    Announce { frontier: Frontier },
+    Announce {
+        /// What every sink with changes has.
+        frontier: Frontier,
+    },
     /// Keep a sink's house.
-    Tend { sink: SinkId },
+    Tend {
+        /// Which one.
+        sink: SinkId,
+    },
     /// Save the circuit's state under a name.
-    Prepare { id: CommitId },
+    Prepare {
+        /// The name.
+        id: CommitId,
+    },
     /// Put a manifest.
     Save(Checkpoint),
     /// Remove checkpoints that are not needed.
     Remove(Vec<Checkpoint>),
     /// P3: let the source delete what lies below.
-    Trim { below: Frontier },
+    Trim {
+        /// What every sink and every kept checkpoint covers.
+        below: Frontier,
+    },
     /// Let go of the input.
-    Release { partitions: BTreeSet<PartitionId> },
+    Release {
+        /// All of them.
+        partitions: BTreeSet<PartitionId>,
+    },
     /// Forget the sealed batch. The circuit is restored after it.
     Discard(Why),
     /// All is done.
@@ -68,11 +114,30 @@ pub enum StepEvent {
     /// The input is taken from us: it is shared, which by step it may not be.
     Lost(BTreeSet<PartitionId>),
     /// Records that [`StepCore::admit`](super::StepCore::admit) let in are pushed.
-    Taken { partition: PartitionId, from: Offset, to: Offset },
+    Taken {
+        /// Of which partition.
+        partition: PartitionId,
+        /// The first offset.
+        from: Offset,
+        /// The one after the last.
+        to: Offset,
+    },
     /// No record of the partition is left below `end`.
-    Reached { partition: PartitionId, end: Offset },
+    Reached {
+        /// Which one.
+        partition: PartitionId,
+        /// Its end, as of now.
+        end: Offset,
+    },
     /// P9: the input does not hold what comes next.
-    Gone { partition: PartitionId, at: Offset, bounds: Bounds },
+    Gone {
+        /// Which one.
+        partition: PartitionId,
+        /// What comes next.
+        at: Offset,
+        /// What it holds.
+        bounds: Bounds,
+    },
     /// A step is to be taken now: for latency, size, or memory.
     Due,
     /// A checkpoint is to be made now.
@@ -84,7 +149,12 @@ pub enum StepEvent {
     /// The newest version of the sink asked for.
     Loaded(Head),
     /// What the input holds.
-    Bounds { partition: PartitionId, bounds: Bounds },
+    Bounds {
+        /// Which one.
+        partition: PartitionId,
+        /// Its oldest offset and its end.
+        bounds: Bounds,
+    },
     /// A name for a checkpoint.
     Named(CommitId),
     /// The circuit is ready for the sink.
@@ -94,9 +164,17 @@ pub enum StepEvent {
     /// The input delivers.
     Started,
     /// The circuit has taken the step, and holds changes of these sinks.
-    Stepped { held: BTreeSet<SinkId> },
+    Stepped {
+        /// Those that it holds changes of.
+        held: BTreeSet<SinkId>,
+    },
     /// The batch's name; `rows` when there is one.
-    Sealed { id: CommitId, rows: bool },
+    Sealed {
+        /// The name.
+        id: CommitId,
+        /// Whether there is a batch.
+        rows: bool,
+    },
     /// How the put ended.
     Put(Outcome),
     /// Where our commit is.
