@@ -18,7 +18,6 @@ const CRASHES: &str = "by step: crashes, lost replies, checkpoints";
 const SHAPE: &str = "by step: foreign writers, a new shape, a wish to stop";
 const LATEST: &str = "by step: latest";
 const LOSSES: &str = "by step: the newest checkpoint is lost, input is trimmed";
-const TRIMS: &str = "by step: two processes trim and remove";
 const REWIND: &str = "by step: a frontier set back";
 const EXPIRY: &str = "by step: input expires";
 
@@ -107,7 +106,7 @@ fn rivals() -> Vec<Scene> {
             ..one.clone()
         },
         Scene {
-            name: TRIMS,
+            name: "by step: two processes trim and remove",
             records: [&[BOTH, LETTER], &[]],
             trims: true,
             budget: Budget { crashes: 1, rivals: 1, losses: 1, ..Budget::default() },
@@ -173,22 +172,22 @@ fn explore_all(scenes: &[Scene], at_least: usize) {
 // Three tests, so that they share the cores.
 #[test]
 fn every_interleaving_by_step_of_one_process_keeps_the_promises() {
-    explore_all(&alone(), 100_000);
+    explore_all(&alone(), 150_000);
 }
 
 #[test]
 fn every_interleaving_by_step_of_rivals_keeps_the_promises() {
-    explore_all(&rivals(), 500_000);
+    explore_all(&rivals(), 1_000_000);
 }
 
 #[test]
 fn every_interleaving_by_step_of_losses_keeps_the_promises() {
-    explore_all(&rare(), 50_000);
+    explore_all(&rare(), 300_000);
 }
 
 /// Each fault of the core, the scene that shows it, and the promise that it breaks.
 #[rustfmt::skip] // columns
-const BREAKS: [(StepBreak, &str, &str); 27] = [
+const BREAKS: [(StepBreak, &str, &str); 26] = [
     (StepBreak::SkipCompare,      RIVALS,  "P2"),
     (StepBreak::CompareMovedOnly, VECTOR,  "P5"),
     (StepBreak::KeepAfterFence,   RIVALS,  "P2"),
@@ -209,7 +208,6 @@ const BREAKS: [(StepBreak, &str, &str); 27] = [
     (StepBreak::SilentGap,        EXPIRY,  "P9"),
     (StepBreak::SaveAhead,        CRASHES, "P4"),
     (StepBreak::SaveAmid,         CRASHES, "P6"),
-    (StepBreak::SaveOlder,        TRIMS,   "P1"),
     (StepBreak::ManifestFirst,    CRASHES, "P4"),
     (StepBreak::KeepOne,          LOSSES,  "P3"),
     (StepBreak::RemoveNewest,     LOSSES,  "P3"),

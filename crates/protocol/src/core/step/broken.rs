@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::recover::Recovery;
 use super::round::Round;
 use super::save::Saving;
-use super::{StepAction, StepCore, StepEvent, StepPlan, StepReason, Work, is_within};
+use super::{StepAction, StepCore, StepEvent, StepPlan, StepReason, Work};
 use crate::core::commit::{Commit, Step};
 use crate::core::{Ending, Outcome, Why};
 use crate::ports::{Checkpoint, Head, Restored, Stopping};
@@ -55,8 +55,6 @@ pub enum StepBreak {
     SaveAhead,
     /// Makes a checkpoint while the circuit has not stepped what was pushed.
     SaveAmid,
-    /// Saves a state though a newer one is there.
-    SaveOlder,
     /// Puts the manifest before the state is saved.
     ManifestFirst,
     /// Keeps no checkpoint but the newest.
@@ -73,7 +71,7 @@ pub enum StepBreak {
 
 impl StepBreak {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 26] = [
         Self::SkipCompare,
         Self::CompareMovedOnly,
         Self::KeepAfterFence,
@@ -94,7 +92,6 @@ impl StepBreak {
         Self::SilentGap,
         Self::SaveAhead,
         Self::SaveAmid,
-        Self::SaveOlder,
         Self::ManifestFirst,
         Self::KeepOne,
         Self::RemoveNewest,
@@ -162,10 +159,6 @@ impl StepCore {
                 self.stepped = self.taken.clone();
                 self.work = Work::Save(Saving::Name);
                 None
-            }
-            (StepBreak::SaveOlder, StepEvent::Listed(mut listed)) if matches!(self.work, Work::Save(_)) => {
-                listed.retain(|there| is_within(&there.frontier, &self.stepped));
-                Some(StepEvent::Listed(listed))
             }
             (_, event) => Some(event),
         }
