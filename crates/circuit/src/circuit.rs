@@ -288,3 +288,26 @@ fn build(
     }
     (inputs, unit_handle)
 }
+
+impl Circuit {
+    /// Starts with nothing in any relation, and its state in `folder`.
+    ///
+    /// # Errors
+    /// As [`Circuit::start`].
+    pub fn fresh(plan: &Arc<Plan>, options: &Options, folder: &Path) -> Result<Self, StartError> {
+        std::fs::create_dir_all(folder).map_err(|error| EngineError::new("make its folder", error))?;
+        Self::start(plan, options, Some(Start { folder, checkpoint: None }))
+    }
+
+    /// STUB
+    pub fn restore(plan: &Arc<Plan>, options: &Options, folder: &Path, state: &[u8]) -> Result<Option<Self>, StartError> {
+        let id = std::str::from_utf8(state).ok().and_then(|text| uuid::Uuid::parse_str(text).ok());
+        Self::start(plan, options, Some(Start { folder, checkpoint: id })).map(Some)
+    }
+
+    /// STUB
+    pub fn save(&mut self) -> Result<Vec<u8>, EngineError> {
+        let saved = self.engine.checkpoint().run().map_err(|error| EngineError::new("save", error))?;
+        Ok(saved.uuid.to_string().into_bytes())
+    }
+}

@@ -136,6 +136,8 @@ pub(crate) struct Draft<'a> {
     pub batch: Option<&'a Batch>,
     /// `None`: a commit that only adds.
     pub rewrite: Option<&'a Rewrite>,
+    /// What stands in `commitInfo.lakeward` beside the notes.
+    pub more: &'a Map<String, Value>,
     pub read_version: u64,
     pub now_ms: i64,
     /// Where the table has in-commit timestamps: this commit's.
@@ -214,6 +216,8 @@ fn commit_info(draft: &Draft<'_>, files: &[DataFile]) -> Value {
         "txnId": uuid_form(&notes.commit_id),
         "lakeward": notes,
     });
+    let own = info["lakeward"].as_object_mut().expect("notes are an object");
+    own.extend(draft.more.iter().map(|(key, value)| (key.clone(), value.clone())));
     if let Some(rewrite) = draft.rewrite.filter(|rewrite| !rewrite.is_compaction) {
         info["operationMetrics"]["numDeletedRows"] = json!(rewrite.deleted_rows.to_string());
     }
@@ -293,6 +297,7 @@ mod tests {
                 txns: &[],
                 batch: Some(&batch),
                 rewrite: Some(rewrite),
+                more: &Map::from_iter([("moves".to_owned(), json!([7]))]),
                 read_version: 4,
                 now_ms: 99,
                 in_commit_timestamp_ms: None,
@@ -303,6 +308,12 @@ mod tests {
             assert_eq!(lines[1]["add"]["dataChange"], data_change);
             assert_eq!(lines[2]["commitInfo"]["operation"], operation);
             assert_eq!(lines[2]["commitInfo"]["isBlindAppend"], false);
+            assert_eq!(lines[2]["commitInfo"]["lakeward"]["moves"], json!([7]));
+            assert_eq!(
+                Notes::of(lines[2]["commitInfo"].as_object().unwrap()),
+                Some(notes),
+                "the notes are read as ever"
+            );
         }
     }
 
@@ -372,6 +383,7 @@ mod tests {
             txns: &txns,
             batch: Some(&batch),
             rewrite: None,
+            more: &Map::new(),
             read_version: 4,
             now_ms: 99,
             in_commit_timestamp_ms: None,

@@ -19,6 +19,7 @@ use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
 use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, TableVersion};
 use object_store::path::Path;
 use object_store::{ObjectStore, PutMode};
+use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
 use crate::checkpoint::{Checkpoints, Housekeeper, Housekeeping};
@@ -270,6 +271,8 @@ pub(crate) struct Contents<'a> {
     pub txns: &'a [(String, i64)],
     pub batch: Option<&'a Batch>,
     pub rewrite: Option<&'a Rewrite>,
+    /// What stands beside the notes.
+    pub more: &'a Map<String, Value>,
 }
 
 impl Table {
@@ -283,10 +286,10 @@ impl Table {
             .configuration
             .has_in_commit_timestamps()
             .then(|| self.known.in_commit_timestamp_ms.map_or(now_ms, |before| now_ms.max(before + 1)));
-        let Contents { notes, txns, batch, rewrite } = *contents;
+        let Contents { notes, txns, batch, rewrite, more } = *contents;
         let read_version = version - 1;
         let bytes =
-            commit::render(&Draft { notes, txns, batch, rewrite, read_version, now_ms, in_commit_timestamp_ms });
+            commit::render(&Draft { notes, txns, batch, rewrite, more, read_version, now_ms, in_commit_timestamp_ms });
         let place = &self.kernel.place;
         let file = place.log_file(&log::commit_name(version));
         let put = place.store.put_opts(&file, bytes.into(), PutMode::Create.into());
@@ -380,7 +383,10 @@ impl OutputLog for Table {
         let txns: Vec<_> =
             permit.advances().iter().map(|(partition, advance)| (self.key(*partition), advance.to.last())).collect();
         let notes = self.notes(permit, batch.map(|batch| &batch.tally));
-        self.put_version(permit.version().0, &Contents { notes: &notes, txns: &txns, batch, rewrite: None })
+        self.put_version(
+            permit.version().0,
+            &Contents { notes: &notes, txns: &txns, batch, rewrite: None, more: &Map::new() },
+        )
     }
 
     fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, DeltaError> {

@@ -33,8 +33,8 @@ pub struct Compaction {
     pub small_files: usize,
     /// A file below this is small.
     pub small_file_bytes: u64,
-    /// Bytes of files rewritten in one go at most. Bounds memory and time, too: a row's place takes 24
-    /// bytes while it moves.
+    /// Bytes of files rewritten in one go at most; one larger file goes alone. Bounds memory and time,
+    /// too: the new files are held until they are whole, and a row's place takes 24 bytes while it moves.
     pub most_bytes: u64,
 }
 
@@ -179,7 +179,8 @@ fn choose<'a>(policy: &Compaction, files: impl Iterator<Item = &'a LiveFile>) ->
         let decayed = files.iter().filter(|(decayed, _)| *decayed).count();
         decayed > 0 || files.len() > policy.small_files
     };
-    let mut files = by_value.into_values().find(is_due)?;
+    // The worst first, so that none waits for ever.
+    let mut files = by_value.into_values().filter(is_due).max_by_key(Vec::len)?;
     files.sort_by_key(|(decayed, file)| (!decayed, file.size_bytes));
     let mut bytes = 0;
     let chosen = files.into_iter().take_while(|(_, file)| {
@@ -291,4 +292,51 @@ impl Job {
 
 fn live_mask(dead: &RoaringTreemap, from: u64, length: u64) -> BooleanArray {
     (from..from + length).map(|row| Some(!dead.contains(row))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use delta_kernel::actions::deletion_vector::DeletionVectorStorageType;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Files as `partition value, size, rows, dead`, named by their place.
+    fn check(files: &[(&str, u64, u64, i64)], expect: Option<&[usize]>) {
+        let policy = Compaction { dead_percent: 50, small_files: 2, small_file_bytes: 100, most_bytes: 1_000 };
+        let live: Vec<LiveFile> = (0..)
+            .zip(files)
+            .map(|(at, (value, size_bytes, rows, dead)): (usize, _)| LiveFile {
+                path: at.to_string(),
+                partition_values: json!({"p": value}).as_object().cloned().unwrap_or_default(),
+                size_bytes: *size_bytes,
+                modification_time_ms: 0,
+                stats: None,
+                tags: None,
+                vector: (*dead > 0).then(|| {
+                    DeletionVectorDescriptor::try_new(DeletionVectorStorageType::Inline, "", None, 0, *dead).unwrap()
+                }),
+                dead: RoaringTreemap::new(),
+                rows: *rows,
+            })
+            .collect();
+        let chosen = choose(&policy, live.iter())
+            .map(|chosen| chosen.into_iter().map(|candidate| candidate.path.parse().unwrap()).collect::<Vec<usize>>());
+        assert_eq!(chosen.as_deref(), expect, "{files:?}");
+    }
+
+    #[test]
+    fn files_are_chosen_when_they_are_worth_it() {
+        check(&[], None);
+        check(&[("a", 500, 10, 5), ("a", 99, 1, 0), ("a", 99, 1, 0)], None);
+        check(&[("a", 500, 10, 6)], Some(&[0]));
+        check(&[("a", 99, 1, 0), ("a", 98, 1, 0), ("a", 500, 10, 0), ("a", 97, 1, 0)], Some(&[3, 1, 0]));
+        // Small files of several partition values do not add up; a small one goes along with a decayed one.
+        check(&[("a", 9, 1, 0), ("b", 9, 1, 0), ("c", 9, 1, 0)], None);
+        check(&[("a", 9, 1, 0), ("a", 500, 10, 9), ("b", 9, 1, 0)], Some(&[1, 0]));
+        // As much as goes at once, one at least; where most is to be done first.
+        check(&[("a", 700, 10, 9), ("a", 600, 10, 9), ("a", 50, 1, 0)], Some(&[1]));
+        check(&[("a", 5_000, 10, 9)], Some(&[0]));
+        check(&[("a", 500, 10, 9), ("b", 200, 10, 9), ("b", 300, 10, 9)], Some(&[1, 2]));
+    }
 }

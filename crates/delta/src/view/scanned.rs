@@ -1,6 +1,7 @@
 //! What a version of the table holds: its live files by the library's replay of the log, and the
 //! rows of one of them with their numbers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -45,6 +46,17 @@ impl Scanned {
         let mut files = Vec::new();
         for metadata in scan.scan_metadata(kernel.engine()).map_err(failed)? {
             collect(metadata.map_err(failed)?, &mut files).map_err(failed)?;
+        }
+        let mut seen = HashSet::new();
+        if let Some(twice) = files.iter().find(|found| !seen.insert(&found.file.path)) {
+            return Err(DeltaError::Broken {
+                table: kernel.place.name.clone(),
+                reason: format!(
+                    "its log has the file {} live twice, with different rows dead: another writer removed it without \
+                     naming its deletion vector; RESTORE the table to a version before that",
+                    twice.file.path
+                ),
+            });
         }
         let columns = columns.iter().map(|&name| name.to_owned()).collect();
         Ok(Self { kernel: kernel.clone(), scan, columns, files })

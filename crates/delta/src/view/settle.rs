@@ -6,6 +6,7 @@ use futures::TryStreamExt;
 use lakeward_protocol::ports::Put;
 use roaring::RoaringTreemap;
 use serde::Deserialize;
+use serde_json::Map;
 
 use super::compact::{Job, Rewritten};
 use super::files::LiveFile;
@@ -77,7 +78,8 @@ impl View {
             is_compaction: true,
         };
         let version = self.table.version + 1;
-        let contents = Contents { notes: &self.own_notes(), txns: &[], batch: Some(&batch), rewrite: Some(&rewrite) };
+        let (notes, batch, rewrite) = (&self.own_notes(), Some(&batch), Some(&rewrite));
+        let contents = Contents { notes, txns: &[], batch, rewrite, more: &Map::new() };
         match self.table.put_version(version, &contents) {
             Ok(Put::Done) => {
                 if self.options.mode == Mode::Upsert {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
 use lakeward_protocol::position::{CommitId, Offset, PartitionId, Shape, TableVersion};
+use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
 use super::change::{Change, StageError, Staged, Stager};
@@ -17,7 +18,7 @@ use crate::commit::{Notes, Rewrite, ViewNote};
 use crate::encode::{Writer, WriterOptions};
 use crate::error::DeltaError;
 use crate::layout::{Layout, Tally};
-use crate::table::{Contents, Table, now_ms};
+use crate::table::{Contents, Table, Topic, now_ms};
 
 /// Times that [`View::commit`] tries: each lost race or lost reply costs one.
 const ATTEMPTS: usize = 50;
@@ -87,6 +88,8 @@ pub struct View {
     tried: Option<(CommitId, TableVersion)>,
     pub(super) compactor: Compactor,
     counts: Counts,
+    /// The newest RESTORE that the user chose to go on after.
+    accepted: Option<TableVersion>,
 }
 
 impl View {
@@ -110,6 +113,7 @@ impl View {
             tried: None,
             compactor,
             counts: Counts::default(),
+            accepted: None,
         };
         mode::check(view.options.mode, view.table.name(), &view.table.configuration)?;
         view.sync()?;
@@ -144,6 +148,21 @@ impl View {
         self.stager.stage(&self.keys, change, &self.table.runtime)
     }
 
+    /// Where the newest version stands under these app ids; those that it does not have are absent.
+    ///
+    /// # Errors
+    /// The table can't be read; nothing is known.
+    pub fn stored(&mut self, app_ids: &[String]) -> Result<BTreeMap<String, Offset>, DeltaError> {
+        self.refresh()?;
+        let mut stored = BTreeMap::new();
+        for app_id in app_ids {
+            if let Some(txn) = self.table.known.txns.get(app_id) {
+                stored.insert(app_id.clone(), self.table.position(app_id, txn.last)?);
+            }
+        }
+        Ok(stored)
+    }
+
     /// Commits a step: its change, if it has any, and its offsets, in one version. A compare-and-swap:
     /// each attempt first reads the newest version, whose offsets must be exactly the step's
     /// beginning. After an error the same may be offered again under the same name: it looks for
@@ -176,7 +195,13 @@ impl View {
             }
             let txns: Vec<_> = moves.iter().map(|each| (each.app_id.clone(), each.to.last())).collect();
             let notes = self.notes(id, staged);
-            if self.put_change(version.0, &notes, &txns, staged)? == Put::Done {
+            let mut more = Map::new();
+            more.insert("moves".to_owned(), moves.iter().map(Move::to_json).collect());
+            if let Some(at) = self.accepted.filter(|at| self.is_first_after(*at, moves)) {
+                more.insert("acceptedRestore".to_owned(), json!(at.0));
+            }
+            let said = Said { notes: &notes, txns: &txns, more: &more };
+            if self.put_change(version.0, &said, staged)? == Put::Done {
                 return Ok(Commit::Done(version));
             }
         }
@@ -184,6 +209,12 @@ impl View {
             doing: format!("commit to {}", self.table.name()),
             source: format!("{ATTEMPTS} attempts were overtaken by other writers").into(),
         })
+    }
+
+    /// P9: the user chose to go on after the RESTORE of this version and those before it. Later commits
+    /// pass over it; the first of each source partition writes it down.
+    pub fn accept_restore(&mut self, at: TableVersion) {
+        self.accepted = self.accepted.max(Some(at));
     }
 
     /// Waits for a compaction under way and puts it, and for the log's housekeeping.
@@ -255,7 +286,8 @@ impl View {
             stored.insert(key, last.map(|last| self.table.position(key, last)).transpose()?);
         }
         for key in &keys {
-            if let Some(restore) = self.table.taken_back(key)? {
+            let restore = self.table.taken_back(key)?;
+            if let Some(restore) = restore.filter(|restore| self.accepted.is_none_or(|at| at.0 < restore.at)) {
                 return Ok(Some(Commit::Breached(Breach::Restored {
                     at: TableVersion(restore.at),
                     to: TableVersion(restore.to.unwrap_or_default()),
@@ -273,6 +305,12 @@ impl View {
         Ok(reshaped.then_some(Commit::Reshaped))
     }
 
+    /// Is it about a partition that has stored nothing since that version?
+    fn is_first_after(&self, at: TableVersion, moves: &[Move]) -> bool {
+        let stored = moves.iter().filter_map(|each| self.table.known.txns.get(&each.app_id));
+        stored.filter_map(|txn| txn.at).any(|stored| stored < at.0)
+    }
+
     fn shape(&self) -> Shape {
         self.stager.layout.shape()
     }
@@ -282,6 +320,7 @@ impl View {
             commit_id: id.to_string(),
             app_id: self.table.app_id.clone(),
             topic: self.table.topic.as_ref().map(|topic| topic.name.clone()),
+            topic_id: self.table.topic.as_ref().and_then(Topic::id_text),
             view: Some(self.view_note(staged)),
             ..Notes::default()
         }
@@ -297,13 +336,7 @@ impl View {
     }
 
     /// Puts a version with a change, made for the version before it and no other.
-    fn put_change(
-        &mut self,
-        version: u64,
-        notes: &Notes,
-        txns: &[(String, i64)],
-        staged: Option<&Staged>,
-    ) -> Result<Put, DeltaError> {
+    fn put_change(&mut self, version: u64, said: &Said<'_>, staged: Option<&Staged>) -> Result<Put, DeltaError> {
         let is_upsert = self.options.mode == Mode::Upsert;
         if is_upsert && self.synced != Some((self.table.reopened, version - 1)) {
             // Not the version that the state stands for: nothing is put, which is no news of a taken one.
@@ -318,7 +351,8 @@ impl View {
         let rewrite = revision.as_ref().map(|revision| revision.rewrite(&self.state, now_ms()));
         let batch = staged.map(|staged| &staged.batch);
         let rewrite = rewrite.as_ref().filter(|rewrite: &&Rewrite| !rewrite.actions.is_empty());
-        let put = self.table.put_version(version, &Contents { notes, txns, batch, rewrite })?;
+        let Said { notes, txns, more } = *said;
+        let put = self.table.put_version(version, &Contents { notes, txns, batch, rewrite, more })?;
         if put == Put::Done && is_upsert {
             if let (Some(revision), Some(staged)) = (revision, staged) {
                 revision.apply(&mut self.state, staged);
@@ -353,7 +387,7 @@ impl OutputLog for View {
         };
         let mut notes = self.table.notes(permit, Some(&told));
         notes.view = Some(self.view_note(batch));
-        self.put_change(permit.version().0, &notes, &txns, batch)
+        self.put_change(permit.version().0, &Said { notes: &notes, txns: &txns, more: &Map::new() }, batch)
     }
 
     fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, DeltaError> {
@@ -390,6 +424,19 @@ impl ViewWriter {
     /// As [`View::stage`].
     pub fn stage(&mut self, change: &Change, runtime: &Handle) -> Result<Staged, StageError> {
         self.stager.stage(&self.keys, change, runtime)
+    }
+}
+
+/// What a commit says beside its files.
+struct Said<'a> {
+    notes: &'a Notes,
+    txns: &'a [(String, i64)],
+    more: &'a Map<String, Value>,
+}
+
+impl Move {
+    fn to_json(&self) -> Value {
+        json!({"appId": self.app_id, "from": self.from.map(Offset::get), "to": self.to.get()})
     }
 }
 

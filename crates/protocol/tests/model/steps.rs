@@ -157,16 +157,32 @@ fn rare() -> Vec<Scene> {
     ]
 }
 
-#[test]
-fn every_interleaving_by_step_keeps_the_promises() {
+fn explore_all(scenes: &[Scene], at_least: usize) {
     let mut states = 0;
-    for scene in &scenes() {
+    for scene in scenes {
         let Explored { states: these, moves, depth } =
             explore(scene.name, World::new(scene, None)).unwrap_or_else(|history| panic!("{}: {history}", scene.name));
         println!("{these:>9} states {moves:>9} moves, {depth:>3} deep: {}", scene.name);
         states += these;
     }
-    println!("{states:>9} states by step in all");
+    println!("{states:>9} states by step in {} scenes", scenes.len());
+    assert!(states > at_least, "the model shrank: {states} states");
+}
+
+// Three tests, so that they share the cores.
+#[test]
+fn every_interleaving_by_step_of_one_process_keeps_the_promises() {
+    explore_all(&alone(), 150_000);
+}
+
+#[test]
+fn every_interleaving_by_step_of_rivals_keeps_the_promises() {
+    explore_all(&rivals(), 1_000_000);
+}
+
+#[test]
+fn every_interleaving_by_step_of_losses_keeps_the_promises() {
+    explore_all(&rare(), 300_000);
 }
 
 /// Each fault of the core, the scene that shows it, and the promise that it breaks.

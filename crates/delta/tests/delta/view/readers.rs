@@ -10,6 +10,7 @@ use lakeward_delta::scan::Scan;
 use lakeward_delta::view::{Mode, View, new_table};
 use lakeward_delta::{Created, Table, TableOptions, TableSchema, create};
 use lakeward_protocol::ports::OutputLog;
+use lakeward_protocol::position::TableVersion;
 use serde_json::{Value, json};
 
 use super::support::{Lake, Row, SCHEMA, change, eager, row, rows, sorted, step, view_options};
@@ -91,6 +92,54 @@ impl Drop for Reader {
 fn open(location: &str) -> View {
     let table = Table::open(location, TableOptions { topic: None, ..options("app") }).unwrap();
     View::open(table, view_options(Mode::Upsert, &["id"], eager())).unwrap()
+}
+
+#[test]
+fn a_table_whose_name_needs_escapes_keeps_its_vectors() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = folder.path().join("a view?#é").to_str().unwrap().to_owned();
+    let schema = TableSchema::parse("view", SCHEMA).unwrap();
+    let _ = create(&location, &new_table(Mode::Upsert, &schema, vec![]).unwrap(), &runtime()).unwrap();
+    step(&mut open(&location), 0, &change(&[], &rows(0..4, "a")));
+    step(&mut open(&location), 1, &change(&rows([1], "a"), &[]));
+    let mut view = open(&location);
+    assert_eq!(view.rows(), 3);
+    step(&mut view, 2, &change(&rows([2], "a"), &[]));
+    let count = |scan: Scan| scan.map(|batch| batch.unwrap().num_rows()).sum::<usize>();
+    assert_eq!(count(Scan::open(&location, None, &runtime()).unwrap()), 2);
+    let before = Scan::open_at(&location, TableVersion(2), None, &runtime()).unwrap();
+    assert_eq!(count(before), 3);
+    assert!(Scan::open_at(&location, TableVersion(9), None, &runtime()).is_err());
+}
+
+#[test]
+fn others_write_to_the_views_table_and_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("view");
+    let location = table.to_str().unwrap().to_owned();
+    let schema = TableSchema::parse("view", SCHEMA).unwrap();
+    let _ = create(&location, &new_table(Mode::Upsert, &schema, vec![]).unwrap(), &runtime()).unwrap();
+    let (mut view, mut reader) = (open(&location), Reader::start());
+    step(&mut view, 0, &change(&[], &rows(0..10, "a")));
+    step(&mut view, 1, &change(&rows([1], "a"), &[]));
+    #[rustfmt::skip] // columns: what another writer does, rows that go next
+    let moves = [
+        (json!({"do": "compact"}),                                                       rows([2], "a")),
+        (json!({"do": "append", "rows": [{"id": 50, "name": "x", "score": 50.0}]}),      rows([50], "x")),
+        (json!({"do": "delete", "where": "id < 5"}),                                     rows([5], "a")),
+        (json!({"do": "checkpoint"}),                                                    rows([9], "a")),
+    ];
+    for (at, (foreign, deletes)) in (2..).zip(moves) {
+        let mut foreign = foreign;
+        foreign["table"] = json!(table);
+        reader.ask(&foreign).unwrap_or_else(|error| panic!("{foreign}: {error}"));
+        let staged_before = sorted(reader.rows(&table));
+        let expected: Vec<Row> = staged_before.into_iter().filter(|row| !deletes.contains(row)).collect();
+        step(&mut view, at, &change(&deletes, &[]));
+        assert_eq!(reader.rows(&table), expected, "after {foreign}");
+        assert_eq!(view.rows(), expected.len());
+    }
+    assert_eq!(reader.rows(&table), rows([6, 7, 8], "a"));
 }
 
 #[test] // S47, S48

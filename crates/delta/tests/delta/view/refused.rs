@@ -3,9 +3,10 @@
 use lakeward_delta::view::{Mode, new_table};
 use lakeward_delta::{NewTable, TableSchema, create_on};
 use lakeward_protocol::ports::{Exit, Fault, Verdict};
+use lakeward_protocol::position::CommitId;
 use object_store::path::Path;
 
-use super::support::{Lake, SCHEMA, change, refusal, row, rows, step, view_options};
+use super::support::{Lake, SCHEMA, change, moves, refusal, row, rows, step, view_options};
 use crate::support::runtime;
 
 #[test]
@@ -61,6 +62,21 @@ fn two_rows_of_a_key_in_the_table_are_an_error_not_a_choice() {
     step(&mut bag, 0, &change(&[], &[row(1, "a"), row(2, "a"), row(1, "b")]));
     let error = lake.open("app", view_options(Mode::Upsert, &["id"], None)).unwrap_err();
     assert!(error.to_string().contains("two rows of the key id = 1"), "{error}");
+    assert_eq!(error.verdict(), Verdict::Stop(Exit::Data));
+}
+
+#[test] // S48, by somebody else
+fn a_file_that_is_live_twice_is_an_error_not_a_crash() {
+    let lake = Lake::new(Mode::Upsert, &[], &[]);
+    let mut view = lake.open("app", view_options(Mode::Upsert, &["id"], None)).unwrap();
+    step(&mut view, 0, &change(&[], &rows(0..4, "a")));
+    step(&mut view, 1, &change(&rows([1], "a"), &[]));
+    step(&mut view, 2, &change(&rows([2], "a"), &[]));
+    let commits = lake.commits();
+    let before = commits[2].iter().find_map(|action| action.get("add").cloned()).unwrap();
+    lake.foreign(&[serde_json::json!({"add": before})]);
+    let error = view.commit(CommitId(9), &moves("app", 3, 4), None).unwrap_err();
+    assert!(error.to_string().contains("live twice"), "{error}");
     assert_eq!(error.verdict(), Verdict::Stop(Exit::Data));
 }
 

@@ -1,12 +1,13 @@
 //! Steps of a view, one after the other: what the table holds, and what the log says.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lakeward_delta::view::{Commit, Mode, View};
 use lakeward_protocol::memory::Fate;
 use lakeward_protocol::ports::OutputLog;
-use lakeward_protocol::position::CommitId;
+use lakeward_protocol::position::{CommitId, TableVersion};
 use lakeward_sim::{Call, FaultyStore};
 use serde_json::{Value, json};
 
@@ -264,7 +265,11 @@ fn commits_are_compared_and_swapped() {
         matches!(rival.commit(CommitId(4), &moves("app", 5, 9), None).unwrap(), Commit::Done(version) if version.0 == 2)
     );
     assert_eq!(last(&lake, "txn")[0]["version"], 8);
-    assert_eq!(last(&lake, "commitInfo")[0]["isBlindAppend"], true);
+    let info = last(&lake, "commitInfo")[0].clone();
+    assert_eq!(info["isBlindAppend"], true);
+    assert_eq!(info["lakeward"]["moves"], json!([{"appId": "app-0", "from": 5, "to": 9}]));
+    let ids = ["app-0", "app-1"].map(str::to_owned);
+    assert_eq!(view.stored(&ids).unwrap(), BTreeMap::from([("app-0".to_owned(), offset(9))]));
     let fenced = view.commit(CommitId(5), &moves("app", 5, 6), None).unwrap();
     assert_eq!(fenced, Commit::Fenced { app_id: "app-0".to_owned(), stored: Some(offset(9)) });
     assert_eq!(lake.rows(None), rows([1], "a"));
@@ -309,6 +314,11 @@ fn a_restore_is_noticed_and_can_be_gone_on_from() {
     let Commit::Breached(breach) = outcome else { panic!("{outcome:?}") };
     assert!(format!("{breach:?}").contains("to: TableVersion(1)"), "{breach:?}");
     assert_eq!(view.rows(), 4, "rows that came back are known");
+    view.accept_restore(TableVersion(4));
+    for (at, told) in [(3, json!(4)), (4, Value::Null)] {
+        step(&mut view, at, &change(&[], &rows([at + 6], "a")));
+        assert_eq!(last(&lake, "commitInfo")[0]["lakeward"]["acceptedRestore"], told);
+    }
     drop(view);
-    assert_eq!(open_on(lake.store.clone(), "app", view_options(Mode::Upsert, &["id"], None)).unwrap().rows(), 4);
+    assert_eq!(open_on(lake.store.clone(), "app", view_options(Mode::Upsert, &["id"], None)).unwrap().rows(), 6);
 }

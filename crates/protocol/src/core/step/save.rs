@@ -83,6 +83,13 @@ impl StepCore {
     }
 
     fn look_for(&mut self, mut ours: Checkpoint, done: bool) {
+        // P8: who saved something beyond ours has taken the pipeline over. To save once more would put
+        // an older state above a newer one.
+        let newest = self.kept.last().map(|newest| self.complete(&newest.frontier));
+        if let Some((partition, stored, expect)) = newest.and_then(|newest| beyond(&newest, &ours.frontier)) {
+            let by = "the newest checkpoint".to_owned();
+            return self.halt(StepReason::Fenced { by, partition, expect: Some(expect), stored });
+        }
         if self.kept.iter().any(|kept| kept.id == ours.id) {
             return self.clear_out();
         }
@@ -91,12 +98,6 @@ impl StepCore {
             self.lost_at = Some(ours.frontier);
             self.work = Work::Settle;
             return;
-        }
-        // P8: who saved something beyond ours has taken the pipeline over.
-        let newest = self.kept.last().map(|newest| self.complete(&newest.frontier));
-        if let Some((partition, stored, expect)) = newest.and_then(|newest| beyond(&newest, &ours.frontier)) {
-            let by = "the newest checkpoint".to_owned();
-            return self.halt(StepReason::Fenced { by, partition, expect: Some(expect), stored });
         }
         ours.number = self.number.max(ours.number);
         self.work = Work::Save(Saving::Put(ours));
@@ -120,7 +121,8 @@ impl StepCore {
     /// P3: every checkpoint that stays covers it, and so does every sink.
     fn trim(&mut self) {
         let below = self.kept.first().map(|oldest| oldest.frontier.clone()).unwrap_or_default();
-        let covered = self.sinks.iter().all(|sink| is_within(&below, &sink.at));
+        let saved = self.kept.iter().all(|kept| is_within(&below, &kept.frontier));
+        let covered = saved && self.sinks.iter().all(|sink| is_within(&below, &sink.at));
         let news = !is_within(&below, &self.trimmed);
         if self.plan.trims && self.kept.len() >= KEEP && covered && news {
             self.work = Work::Save(Saving::Trim(below));
