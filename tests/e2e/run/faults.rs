@@ -50,8 +50,6 @@ fn records_that_are_gone_before_they_were_read_stop_the_pipeline() {
     job.send(&mut random, 100, 20);
     job.pipeline.run_to_end(&[]);
     job.send(&mut random, 100, 20);
-    let versions = || ["hot", "named", "log"].map(|table| job.pipeline.table(table).version());
-    let before = versions();
     for partition in 0..PARTITIONS {
         let (_, end) = job.bids.topic.watermarks(partition);
         job.bids.topic.delete_records(partition, end - 1);
@@ -61,7 +59,8 @@ fn records_that_are_gone_before_they_were_read_stop_the_pipeline() {
     for part in ["is needed next", "it was deleted or truncated"] {
         assert!(ended.log.contains(part), "no '{part}' in {}", ended.log);
     }
-    assert_eq!(versions(), before, "nothing was written beyond the gap");
+    // Other partitions may have moved. Had one gone over its gap, rows would be missing below its frontier.
+    job.judge();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::ingest::{Ended, Running, free_port, lakeward};
+use crate::ingest::{Ended, Running, free_port, lakeward, run};
 use crate::run::judge;
 use crate::table::Table;
 use crate::{scratch, topic};
@@ -228,9 +228,11 @@ impl Job {
         self.judge_at_end()
     }
 
-    /// [`Job::judge`], and every sink covers all that was sent.
+    /// [`Job::judge`], every sink covers all that was sent, and `lakeward verify` agrees.
     pub fn judge_at_end(&self) -> judge::Judged {
         let judged = self.judge();
+        let verified = run(&["verify", &self.pipeline.file.display().to_string()]);
+        assert_eq!(verified.code, Some(0), "{}", verified.log);
         for (source, sent) in [("bid", &self.bids), ("auction", &self.auctions)] {
             for (partition, end) in sent.ends() {
                 for (sink, frontier) in &judged.newest {

@@ -119,15 +119,8 @@ fn frontiers(table: &Table, sources: &[&str]) -> Vec<Version> {
 
 /// `app-<source>-<partition>`.
 fn place(app_id: &str, sources: &[&str]) -> (String, i64) {
-    let rest = app_id.strip_prefix("app-").unwrap_or_default();
-    let numbered = || {
-        let (source, partition) = rest.split_once('/').unwrap_or(("0", rest));
-        let source = sources.get(source.parse::<usize>().ok()?)?;
-        Some(((*source).to_owned(), partition.parse().ok()?))
-    };
-    let named = rest.rsplit_once('-');
-    let named = named.and_then(|(source, partition)| Some((source.to_owned(), partition.parse().ok()?)));
-    let found = named.or_else(numbered);
+    let found = app_id.strip_prefix("app-").and_then(|rest| rest.rsplit_once('-'));
+    let found = found.and_then(|(source, partition)| Some((source.to_owned(), partition.parse().ok()?)));
     let (source, partition) = found.unwrap_or_else(|| panic!("a txn that says no place: {app_id}"));
     assert!(sources.contains(&source.as_str()), "a txn of no source: {app_id}");
     (source, partition)
