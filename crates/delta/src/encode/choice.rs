@@ -14,11 +14,11 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
-use parquet::basic::Encoding;
+use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::WriterPropertiesBuilder;
 use parquet::schema::types::SchemaDescriptor;
 
-use super::plan::each_leaf;
+use super::plan::{Plan, each_leaf};
 
 /// Values of a column that are looked at.
 const SAMPLE: usize = 4096;
@@ -26,14 +26,17 @@ const SAMPLE: usize = 4096;
 /// Values of one block of `DELTA_BINARY_PACKED`, as far as its width goes.
 const MINIBLOCK: usize = 32;
 
-/// Sets the encoding of every leaf column by the rows that the file begins with. `plain`: only what
-/// the oldest readers know.
-pub(crate) fn choose(
-    mut properties: WriterPropertiesBuilder,
-    schema: &SchemaDescriptor,
-    first: &[RecordBatch],
-    plain: bool,
-) -> WriterPropertiesBuilder {
+/// How one leaf column is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) dictionary: bool,
+    /// Without a dictionary, or after one that grew too large; `None` is plain.
+    pub(crate) encoding: Option<Encoding>,
+}
+
+/// The encoding of every leaf column by the rows that the file begins with. `plain`: only what the
+/// oldest readers know.
+pub(crate) fn choose(schema: &SchemaDescriptor, first: &[RecordBatch], plain: bool) -> Vec<Choice> {
     let mut seen: Vec<Seen> = schema.columns().iter().map(|_| Seen::default()).collect();
     for batch in first {
         let mut leaves = seen.iter_mut();
@@ -45,11 +48,23 @@ pub(crate) fn choose(
             });
         }
     }
-    for (column, seen) in schema.columns().iter().zip(seen) {
+    let choice = |seen: Seen| Choice { dictionary: seen.repeats(), encoding: seen.encoding().filter(|_| !plain) };
+    seen.into_iter().map(choice).collect()
+}
+
+/// The same choices for Parquet's own writer, which makes a writer for every column where it takes
+/// any: those of ours must cost no tables.
+pub(crate) fn apply(
+    mut properties: WriterPropertiesBuilder,
+    plan: &Plan,
+    choices: &[Choice],
+) -> WriterPropertiesBuilder {
+    for ((column, (_, flat)), choice) in plan.parquet.columns().iter().zip(&plan.leaves).zip(choices) {
         let path = column.path().clone();
-        properties = properties.set_column_dictionary_enabled(path.clone(), seen.repeats());
-        // Beside a dictionary it is what the writer falls back to when that grows too large.
-        if let Some(encoding) = seen.encoding().filter(|_| !plain) {
+        properties = properties.set_column_dictionary_enabled(path.clone(), choice.dictionary && flat.is_none());
+        if flat.is_some() {
+            properties = properties.set_column_compression(path, Compression::UNCOMPRESSED);
+        } else if let Some(encoding) = choice.encoding {
             properties = properties.set_column_encoding(path, encoding);
         }
     }

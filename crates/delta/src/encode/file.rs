@@ -5,12 +5,15 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, ArrowWriterOptions};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::file::writer::SerializedFileWriter;
 
-use super::choice::choose;
+use super::choice::{Choice, apply, choose};
+use super::column::Codec;
 use super::error::EncodeError;
+use super::group::Group;
 use super::options::WriterOptions;
 use super::parts::{Parts, Pool};
 use super::plan::Plan;
@@ -28,16 +31,22 @@ const LEAST_ROW_GROUP_BYTES: usize = 8 << 20;
 /// Arrow bytes that are handed to the encoder at once, so that no page nears Parquet's 2 GiB.
 const WRITE_BYTES: usize = 16 << 20;
 
-/// What an open file holds for each column beside what the encoder owns up to: its compressor's
-/// tables, hash tables.
+/// What an open file holds for each column that Parquet's own writer encodes, beside what that owns
+/// up to: its compressor's tables, hash tables.
 const COLUMN_BYTES: usize = 24 << 10;
 
 /// A file that takes rows.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    writer: ArrowWriter<Parts>,
+    writer: SerializedFileWriter<Parts>,
+    factory: ArrowRowGroupWriterFactory,
+    choices: Vec<Choice>,
+    /// The row group that grows.
+    group: Option<Group>,
+    group_bytes: usize,
     watched: Watched,
     rows: u64,
+    /// Those that Parquet's own writer encodes.
     columns: usize,
 }
 
@@ -56,7 +65,6 @@ pub(crate) struct Encoded {
 
 /// What all files' properties have in common.
 pub(crate) fn properties(options: &WriterOptions) -> WriterPropertiesBuilder {
-    let group_bytes = (options.memory_bytes / 4).clamp(LEAST_ROW_GROUP_BYTES, ROW_GROUP_BYTES);
     WriterProperties::builder()
         // Exactly this form: others make readers distrust the file (PARQUET-246, PARQUET-251).
         .set_created_by(format!("lakeward version {}", env!("CARGO_PKG_VERSION")))
@@ -64,8 +72,6 @@ pub(crate) fn properties(options: &WriterOptions) -> WriterPropertiesBuilder {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_statistics_truncate_length(Some(PARQUET_BOUND_BYTES))
         .set_offset_index_disabled(true)
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_max_row_group_bytes(Some(group_bytes))
 }
 
 impl OpenFile {
@@ -76,52 +82,77 @@ impl OpenFile {
     pub(crate) fn new(
         plan: &Plan,
         properties: &WriterPropertiesBuilder,
-        plain: bool,
+        options: &WriterOptions,
         pool: &Arc<Pool>,
         first: &[RecordBatch],
     ) -> Result<Self, EncodeError> {
-        let properties = choose(properties.clone(), &plan.parquet, first, plain).build();
+        let group_bytes = (options.memory_bytes / 4).clamp(LEAST_ROW_GROUP_BYTES, ROW_GROUP_BYTES);
+        let choices = choose(&plan.parquet, first, options.plain_encodings);
+        let properties = apply(properties.clone(), plan, &choices).build();
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
             .with_skip_arrow_metadata(true)
             .with_parquet_schema(plan.parquet.clone());
-        let writer = ArrowWriter::try_new_with_options(Parts::new(Arc::clone(pool)), Arc::clone(&plan.schema), options)
-            .map_err(|source| failed(plan, source))?;
-        Ok(Self { writer, watched: plan.stats.watch(), rows: 0, columns: plan.parquet.num_columns() })
+        let (writer, factory) =
+            ArrowWriter::try_new_with_options(Parts::new(Arc::clone(pool)), Arc::clone(&plan.schema), options)
+                .and_then(ArrowWriter::into_serialized_writer)
+                .map_err(|source| failed(plan, source))?;
+        let columns = plan.leaves.iter().filter(|(_, flat)| flat.is_none()).count();
+        let watched = plan.stats.watch();
+        Ok(Self { writer, factory, choices, group: None, group_bytes, watched, rows: 0, columns })
     }
 
     /// Takes rows in.
     ///
     /// # Errors
     /// The file is unusable.
-    pub(crate) fn write(&mut self, plan: &Plan, batch: &RecordBatch) -> Result<(), EncodeError> {
+    pub(crate) fn write(&mut self, plan: &Plan, batch: &RecordBatch, codec: &mut Codec) -> Result<(), EncodeError> {
         plan.stats.see(batch, &mut self.watched);
         self.rows += batch.num_rows() as u64;
         let rows = batch.num_rows();
         let row_bytes = batch.get_array_memory_size() / rows.max(1);
         let step = (WRITE_BYTES / row_bytes.max(1)).max(1);
-        for from in (0..rows).step_by(step) {
-            let part = batch.slice(from, step.min(rows - from));
-            self.writer.write(&part).map_err(|source| failed(plan, source))?;
+        let mut from = 0;
+        while from < rows {
+            let group = match &mut self.group {
+                Some(group) => group,
+                None => self.group.insert(
+                    Group::new(plan, &self.choices, &self.factory, self.writer.flushed_row_groups().len())
+                        .map_err(|source| failed(plan, source))?,
+                ),
+            };
+            let now = step.min(rows - from).min(ROW_GROUP_ROWS - group.rows());
+            group.write(plan, &batch.slice(from, now), codec).map_err(|source| failed(plan, source))?;
+            if group.rows() == ROW_GROUP_ROWS || group.encoded_bytes() >= self.group_bytes {
+                self.end_group(plan, codec)?;
+            }
+            from += now;
         }
         Ok(())
     }
 
+    fn end_group(&mut self, plan: &Plan, codec: &mut Codec) -> Result<(), EncodeError> {
+        let Some(group) = self.group.take() else { return Ok(()) };
+        group.close(&mut self.writer, codec).map_err(|source| failed(plan, source))
+    }
+
     /// How long the file would be if it ended here, about.
     pub(crate) fn encoded_bytes(&self) -> usize {
-        self.writer.bytes_written() + self.writer.in_progress_size()
+        self.writer.bytes_written() + self.group.as_ref().map_or(0, Group::encoded_bytes)
     }
 
     /// Memory taken.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.writer.memory_size() + self.writer.inner().held_bytes() + self.columns * COLUMN_BYTES
+        let group = self.group.as_ref().map_or(0, Group::held_bytes);
+        group + self.writer.inner().held_bytes() + self.columns * COLUMN_BYTES
     }
 
     /// Ends the file.
     ///
     /// # Errors
     /// The file is lost.
-    pub(crate) fn close(mut self, plan: &Plan) -> Result<Encoded, EncodeError> {
+    pub(crate) fn close(mut self, plan: &Plan, codec: &mut Codec) -> Result<Encoded, EncodeError> {
+        self.end_group(plan, codec)?;
         let metadata = self.writer.finish().map_err(|source| failed(plan, source))?;
         let parts = self.writer.inner_mut().take().finish();
         Ok(Encoded {

@@ -12,8 +12,10 @@
 //! Read `writer`, then `file`. Deliberately absent: when to deliver, and what to do about errors.
 
 mod choice;
+mod column;
 mod error;
 mod file;
+mod group;
 mod options;
 mod partition;
 mod parts;

@@ -8,6 +8,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::schema::types::SchemaDescriptor;
 
+use super::column::Flat;
 use super::error::EncodeError;
 use super::stats::StatsPlan;
 use crate::layout::Layout;
@@ -25,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) schema: SchemaRef,
     /// The same as Parquet says it.
     pub(crate) parquet: SchemaDescriptor,
+    /// For each of Parquet's leaves the column it belongs to, and the way to it where we encode it ourselves.
+    pub(crate) leaves: Vec<(usize, Option<Flat>)>,
     /// The files' statistics.
     pub(crate) stats: StatsPlan,
 }
@@ -46,12 +49,13 @@ impl Plan {
             (0..schema.fields().len()).filter(|i| layout.partition_columns_in_files() || !is_partition(i)).collect();
         let fields: Fields = columns.iter().map(|&index| Arc::new(named(schema.field(index)))).collect();
         let stats = StatsPlan::new(&fields, layout.partition_columns(), layout.stats_columns());
+        let leaves = Flat::all(&fields);
         let files = Arc::new(Schema::new(fields));
         let parquet = ArrowSchemaConverter::new()
             .schema_root("schema")
             .convert(&files)
             .map_err(|source| EncodeError::Parquet { table: layout.table().to_owned(), source })?;
-        Ok(Self { layout: layout.clone(), partitions, columns, schema: files, parquet, stats })
+        Ok(Self { layout: layout.clone(), partitions, columns, schema: files, parquet, leaves, stats })
     }
 
     /// The files' columns of a batch of the layout's schema.

@@ -10,6 +10,7 @@ use object_store::path::Path;
 use parquet::file::properties::WriterPropertiesBuilder;
 use tokio::runtime::Handle;
 
+use super::column::Codec;
 use super::error::EncodeError;
 use super::file::{OpenFile, properties};
 use super::options::WriterOptions;
@@ -45,6 +46,7 @@ pub struct Writer {
     options: WriterOptions,
     properties: WriterPropertiesBuilder,
     pool: Arc<Pool>,
+    codec: Codec,
     groups: Vec<Group>,
     index: HashMap<String, usize, ahash::RandomState>,
     waiting: Waiting,
@@ -82,8 +84,11 @@ impl Writer {
     /// # Errors
     /// A layout that can't be written for: a fault of ours.
     pub fn new(layout: &Layout, options: WriterOptions) -> Result<Self, EncodeError> {
+        let codec = Codec::new(options.compression)
+            .map_err(|source| EncodeError::Parquet { table: layout.table().to_owned(), source })?;
         Ok(Self {
             plan: Plan::new(layout)?,
+            codec,
             properties: properties(&options),
             pool: Arc::new(Pool::new(options.memory_bytes / 8)),
             options,
@@ -154,7 +159,11 @@ impl Writer {
     /// buffers kept for reuse.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.waiting.held_bytes() + self.files_bytes + self.uploads.held_bytes() + self.pool.held_bytes()
+        self.waiting.held_bytes()
+            + self.files_bytes
+            + self.uploads.held_bytes()
+            + self.pool.held_bytes()
+            + self.codec.held_bytes()
     }
 
     /// Does it hold nothing that a delivery would bring?
@@ -212,6 +221,7 @@ impl Writer {
     /// Lets go of the buffers that are kept for reuse: for a writer that has nothing to do.
     pub fn trim(&mut self) {
         self.pool.clear();
+        self.codec.trim(0);
     }
 
     /// Cuts a batch where the partition values change, and finds each piece's group.
@@ -273,16 +283,10 @@ impl Writer {
         }
         let file = match &mut held.file {
             Some(file) => file,
-            None => held.file.insert(OpenFile::new(
-                &self.plan,
-                &self.properties,
-                self.options.plain_encodings,
-                &self.pool,
-                &rows,
-            )?),
+            None => held.file.insert(OpenFile::new(&self.plan, &self.properties, &self.options, &self.pool, &rows)?),
         };
         for batch in &rows {
-            file.write(&self.plan, batch)?;
+            file.write(&self.plan, batch, &mut self.codec)?;
         }
         let file_bytes = file.held_bytes();
         self.files_bytes = self.files_bytes - held.file_bytes + file_bytes;
@@ -298,7 +302,7 @@ impl Writer {
     fn close(&mut self, group: usize) -> Result<(), EncodeError> {
         let held = &mut self.groups[group];
         let Some(file) = held.file.take() else { return Ok(()) };
-        let encoded = file.close(&self.plan)?;
+        let encoded = file.close(&self.plan, &mut self.codec)?;
         let id = new_name();
         let folders = folders(&held.values).unwrap_or_else(|| format!("{}/", &id.simple().to_string()[..2]));
         let name = format!("{folders}part-00000-{id}-c000{}.parquet", self.options.compression.extension());

@@ -1,5 +1,6 @@
 //! Cases of the data side: what goes in must be what readers see.
 
+mod columns;
 mod made;
 mod partitions;
 mod properties;
