@@ -176,10 +176,13 @@ impl Circuit for Engine {
         }
         let (plan, options, folder) = (&self.options.plan, &self.options.circuit, &self.options.folder);
         match &from.state {
-            None => self.circuit = Some(circuit::Circuit::fresh(plan, options, folder)?),
+            None => self.circuit = Some(circuit::Circuit::start(plan, options, Some(folder))?),
             Some(state) => match circuit::Circuit::restore(plan, options, folder, state)? {
-                Some(circuit) => self.circuit = Some(circuit),
-                None => return Ok(Restored::Missing),
+                circuit::Restored::Done(circuit) => self.circuit = Some(*circuit),
+                circuit::Restored::Missing { what } => {
+                    tracing::warn!("the state of checkpoint {} is not there: {what}", from.number);
+                    return Ok(Restored::Missing);
+                }
             },
         }
         Ok(Restored::Done)
@@ -225,12 +228,12 @@ impl Circuit for Engine {
                 *self.tallies[at].entry(*partition).or_default() += *tally;
             }
             let held = &mut self.held[at];
-            if change.weights.len() > 0 {
+            if !change.weights.is_empty() {
                 let schema = held.changes.batch.schema();
                 let both = Delta(vec![std::mem::replace(&mut held.changes, change.clone()), change]);
                 held.changes = both.consolidated(&held.codec, &schema);
             }
-            if held.changes.weights.len() > 0 {
+            if !held.changes.weights.is_empty() {
                 holding.insert(sink);
             }
         }
@@ -261,7 +264,10 @@ impl Circuit for Engine {
     }
 
     fn prepare(&mut self, _: CommitId) -> Result<Vec<u8>, RunError> {
-        Ok(self.circuit().save()?)
+        let saved = self.circuit().prepare()?.finish()?;
+        // The manifests before the last two are about to go, and with them what only they name.
+        self.circuit().remove_states(&[&saved])?;
+        Ok(saved)
     }
 }
 

@@ -98,11 +98,11 @@ fn find_who_is_ahead(sinks: &mut [Sink], prefix: &str) {
 }
 
 /// The first sink's spans against the topics.
-fn compare(chains: &mut Chains, brokers: &String, args: &VerifyArgs, loaded: &Loaded) -> Result<(), Failure> {
+fn compare(chains: &mut Chains, brokers: &str, args: &VerifyArgs, loaded: &Loaded) -> Result<(), Failure> {
     for source in &loaded.pipeline.sources {
         let Origin::Kafka(kafka) = &source.from;
         let mut config = check::config(kafka);
-        config.brokers.clone_from(brokers);
+        config.brokers = brokers.to_owned();
         config.settings.extend(args.kafka_settings.iter().cloned());
         super::topic::compare_source(chains, Some(&source.name.text), kafka.topic.reveal(), &config)?;
     }
