@@ -176,13 +176,10 @@ impl Circuit for Engine {
         }
         let (plan, options, folder) = (&self.options.plan, &self.options.circuit, &self.options.folder);
         match &from.state {
-            None => self.circuit = Some(circuit::Circuit::start(plan, options, Some(folder))?),
+            None => self.circuit = Some(circuit::Circuit::fresh(plan, options, folder)?),
             Some(state) => match circuit::Circuit::restore(plan, options, folder, state)? {
-                circuit::Restored::Done(circuit) => self.circuit = Some(*circuit),
-                circuit::Restored::Missing { what } => {
-                    tracing::warn!("the state of checkpoint {} is not there: {what}", from.number);
-                    return Ok(Restored::Missing);
-                }
+                Some(circuit) => self.circuit = Some(circuit),
+                None => return Ok(Restored::Missing),
             },
         }
         Ok(Restored::Done)
@@ -264,10 +261,7 @@ impl Circuit for Engine {
     }
 
     fn prepare(&mut self, _: CommitId) -> Result<Vec<u8>, RunError> {
-        let saved = self.circuit().prepare()?.finish()?;
-        // The manifests before the last two are about to go, and with them what only they name.
-        self.circuit().remove_states(&[&saved])?;
-        Ok(saved)
+        Ok(self.circuit().save()?)
     }
 }
 
