@@ -29,6 +29,7 @@ use crate::cli::pipeline::{self as arguments, RunArgs, Until};
 use crate::failure::Failure;
 use crate::ingest::{REPORT, metrics_recorder};
 use crate::pipeline::{self, Loaded};
+use crate::report::counted;
 use crate::session::Session;
 use crate::watch::Progress;
 use crate::world::Os;
@@ -66,7 +67,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let names: Vec<String> = sinks.iter().map(|sink| sink.table().name().to_owned()).collect();
     let folder = state(args, &loaded)?;
     let workers = usize::from(args.workers.unwrap_or(loaded.pipeline.settings.workers));
-    tracing::info!("{} as {app_id}, {workers} workers, state in {}", args.pipeline.display(), folder.display());
+    tracing::info!("{} as {app_id}, {}, state in {}", args.pipeline.display(), counted(workers, "worker"), folder.display());
     let engine = engine(&loaded, views, &folder, workers, &budget, &session)?;
     let sinks = sinks.into_iter().zip(engine.counts()).map(|(sink, counts)| sink.counting(counts)).collect();
     let sources = topics.into_iter().map(|named| named.source).collect();

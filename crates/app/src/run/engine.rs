@@ -52,6 +52,9 @@ pub enum RunError {
     /// The plan can't run, or a checkpoint is of another one.
     #[error("{0}")]
     Refused(Refused),
+    /// The state's folder, or what a checkpoint says, is not this pipeline's.
+    #[error(transparent)]
+    State(StartError),
     /// A sink's rows.
     #[error("sink {sink}: {source}")]
     Stage { sink: usize, source: StageError },
@@ -62,6 +65,7 @@ impl From<StartError> for RunError {
         match error {
             StartError::Refused(refused) => Self::Refused(refused),
             StartError::Engine(error) => Self::Engine(error),
+            other => Self::State(other),
         }
     }
 }
@@ -70,7 +74,7 @@ impl Fault for RunError {
     fn verdict(&self) -> Verdict {
         match self {
             Self::Intake(IntakeError::Bad { .. }) => Verdict::Stop(Exit::Data),
-            Self::Intake(IntakeError::Columns { .. }) | Self::Refused(_) => Verdict::Stop(Exit::Config),
+            Self::Intake(IntakeError::Columns { .. }) | Self::Refused(_) | Self::State(_) => Verdict::Stop(Exit::Config),
             Self::Engine(_) => Verdict::Stop(Exit::TryAgain),
             Self::Stage { source, .. } => source.verdict(),
         }
@@ -176,10 +180,13 @@ impl Circuit for Engine {
         }
         let (plan, options, folder) = (&self.options.plan, &self.options.circuit, &self.options.folder);
         match &from.state {
-            None => self.circuit = Some(circuit::Circuit::fresh(plan, options, folder)?),
+            None => self.circuit = Some(circuit::Circuit::start(plan, options, Some(folder))?),
             Some(state) => match circuit::Circuit::restore(plan, options, folder, state)? {
-                Some(circuit) => self.circuit = Some(circuit),
-                None => return Ok(Restored::Missing),
+                circuit::Restored::Done(circuit) => self.circuit = Some(*circuit),
+                circuit::Restored::Missing { what } => {
+                    tracing::warn!("the state of checkpoint {} is not there: {what}", from.number);
+                    return Ok(Restored::Missing);
+                }
             },
         }
         Ok(Restored::Done)
@@ -261,7 +268,10 @@ impl Circuit for Engine {
     }
 
     fn prepare(&mut self, _: CommitId) -> Result<Vec<u8>, RunError> {
-        Ok(self.circuit().save()?)
+        let saved = self.circuit().prepare()?.finish()?;
+        // The manifests before the last two are about to go, and with them what only they name.
+        self.circuit().remove_states(&[&saved])?;
+        Ok(saved)
     }
 }
 
