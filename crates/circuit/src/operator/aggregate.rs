@@ -23,7 +23,7 @@ pub use measure::{Function, Measure};
 use self::pieces::{Combine, groups_of, piece_of, tagged};
 use super::project::Project;
 use crate::accumulator::Accumulator;
-use crate::builder::{Builder, Deltas, Indexed};
+use crate::builder::{Builder, Deltas, Indexed, Kind};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch, loose_schema};
 use crate::evaluate::kept;
@@ -299,8 +299,8 @@ impl Operator for Aggregate {
             let tags = 1u8..;
             let parts = pieces.zip(tags).map(|(piece, tag)| tagged(&piece, tag));
             let all = parts.fold(tagged(&first, 0), |all, part| all.plus(&part));
-            let all = all.set_persistent_id(builder.id("pieces").as_deref());
-            all.aggregate_persistent(builder.id("combined").as_deref(), Combine)
+            let all = all.set_persistent_id(builder.id(Kind::Indexed, "pieces").as_deref());
+            all.aggregate_persistent(builder.id(Kind::Indexed, "combined").as_deref(), Combine)
         };
         self.rows(builder, &whole)
     }
@@ -308,7 +308,7 @@ impl Operator for Aggregate {
 
 impl Aggregate {
     fn piece(&self, builder: &Builder, input: &Deltas, at: usize, piece: &Arc<Piece>) -> Indexed {
-        let id = |name: &str| builder.id(&format!("{name}{at}"));
+        let id = |kind: Kind, name: &str| builder.id(kind, &format!("{name}{at}"));
         match piece.as_ref() {
             Piece::Sums { measures, distinct: None } => {
                 let (measures, codec, groups) = (Arc::clone(measures), Arc::clone(&self.group_codec), self.groups);
@@ -320,16 +320,18 @@ impl Aggregate {
                     });
                     groups_of(parts, &measures)
                 });
-                let sums = sums.set_persistent_id(id("sums").as_deref());
+                let sums = sums.set_persistent_id(id(Kind::Summed, "sums").as_deref());
                 sums.aggregate_linear_postprocess_persistent(
-                    id("summed").as_deref(),
+                    id(Kind::Summed, "summed").as_deref(),
                     Accumulator::clone,
                     |total: Accumulator| Row::new(&total.encode()),
                 )
             }
             Piece::Sums { measures, distinct: Some((argument, codec)) } => {
-                let values = self.by_group(input, *argument, codec, true).set_persistent_id(id("values").as_deref());
-                let once = values.distinct().set_persistent_id(id("once").as_deref());
+                let values = self
+                    .by_group(input, *argument, codec, true)
+                    .set_persistent_id(id(Kind::Indexed, "values").as_deref());
+                let once = values.distinct().set_persistent_id(id(Kind::Indexed, "once").as_deref());
                 let (measures, codec) = (Arc::clone(measures), Arc::clone(codec));
                 let sums = once.apply_named("Sums", move |values: &OrdIndexedZSet<Row, Row>| {
                     let tuples: Vec<(Row, Row, i64)> = values.iter().collect();
@@ -338,16 +340,18 @@ impl Aggregate {
                     let keys = tuples.into_iter().map(|(key, _, _)| key).collect();
                     groups_of([(keys, column.as_slice(), &weights)].into_iter(), &measures)
                 });
-                let sums = sums.set_persistent_id(id("sums").as_deref());
+                let sums = sums.set_persistent_id(id(Kind::Summed, "sums").as_deref());
                 sums.aggregate_linear_postprocess_persistent(
-                    id("summed").as_deref(),
+                    id(Kind::Summed, "summed").as_deref(),
                     Accumulator::clone,
                     |total: Accumulator| Row::new(&total.encode()),
                 )
             }
             Piece::First { argument, codec, .. } => {
-                let values = self.by_group(input, *argument, codec, false).set_persistent_id(id("values").as_deref());
-                values.aggregate_persistent(id("first").as_deref(), Min)
+                let values = self
+                    .by_group(input, *argument, codec, false)
+                    .set_persistent_id(id(Kind::Indexed, "values").as_deref());
+                values.aggregate_persistent(id(Kind::Indexed, "first").as_deref(), Min)
             }
         }
     }

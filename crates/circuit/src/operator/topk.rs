@@ -20,7 +20,7 @@ use dbsp::{IndexedZSetReader, OrdIndexedZSet};
 
 use super::filter::{Filter, conditions};
 use super::project::{Project, extended};
-use crate::builder::{Builder, Deltas};
+use crate::builder::{Builder, Deltas, Kind};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch, loose_schema};
 use crate::expr::Expression;
@@ -256,8 +256,8 @@ impl Operator for TopK {
             }
             OrdIndexedZSet::<Row, Row>::from_tuples((), tuples)
         });
-        let by_group = by_group.set_persistent_id(builder.id("rows").as_deref());
-        let first = by_group.aggregate_persistent(builder.id("first").as_deref(), self.top);
+        let by_group = by_group.set_persistent_id(builder.id(Kind::Indexed, "rows").as_deref());
+        let first = by_group.aggregate_persistent(builder.id(Kind::Indexed, "first").as_deref(), self.top);
         let (codec, schema, numbered) = (Arc::clone(&self.codecs.row), self.schema.clone(), self.numbered);
         first.apply_named("First", move |lists: &OrdIndexedZSet<Row, Row>| {
             let lists: Vec<(Row, i64)> = lists.iter().map(|(_, list, weight)| (list, weight)).collect();
