@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use arrow_array::{Array, Int64Array};
 use arrow_schema::{DataType, SchemaRef, SortOptions};
-use datafusion::common::ScalarValue;
+use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{Aggregate as Logical, Expr, LogicalPlan, lit, when};
+use datafusion::logical_expr::utils::grouping_set_to_exprlist;
+use datafusion::logical_expr::{Aggregate as Logical, Expr, ExprSchemable, LogicalPlan, when};
 use dbsp::operator::Min;
 use dbsp::utils::Tup2;
 use dbsp::{IndexedZSetReader, OrdIndexedZSet};
@@ -27,7 +28,7 @@ use crate::builder::{Builder, Deltas, Indexed, Kind};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch, loose_schema};
 use crate::evaluate::kept;
-use crate::expr::Expression;
+use crate::expr::{Expression, plain};
 use crate::failure::Failures;
 use crate::plan::{NodeId, Operator, Planner, State};
 use crate::refused::Refused;
@@ -47,7 +48,8 @@ fn lower_aggregate(aggregate: &Logical, planner: &mut Planner) -> Result<NodeId,
     let schema = aggregate.input.schema();
     let input = planner.lower(&aggregate.input)?;
     let mut columns = Vec::new();
-    for expr in &aggregate.group_expr {
+    // The schema names a group's column once, however often the query does.
+    for expr in grouping_set_to_exprlist(&aggregate.group_expr).map_err(|error| Refused::new(plain(&error)))? {
         columns.push(Expression::new(expr, schema)?);
     }
     let groups = columns.len();
@@ -59,7 +61,7 @@ fn lower_aggregate(aggregate: &Logical, planner: &mut Planner) -> Result<NodeId,
         };
         let at = groups + outputs.len();
         let kind = aggregate.schema.field(at).data_type().clone();
-        let (which, argument) = aggregated(&call, &text)?;
+        let (which, argument) = aggregated(&call, schema, &text)?;
         let argument = argument.map(|expr| Expression::new(&expr, schema)).transpose()?;
         let place = argument.map(|argument| {
             // Equal arguments stand once.
@@ -86,7 +88,7 @@ enum Which {
 }
 
 /// The function, and its argument where FILTER holds (`None` for `COUNT(*)`).
-fn aggregated(call: &AggregateFunction, text: &str) -> Result<(Which, Option<Expr>), Refused> {
+fn aggregated(call: &AggregateFunction, schema: &DFSchema, text: &str) -> Result<(Which, Option<Expr>), Refused> {
     let name = call.func.name();
     let which = match (name, Function::named(name)) {
         ("min", _) => Which::Extremum { greatest: false },
@@ -102,22 +104,25 @@ fn aggregated(call: &AggregateFunction, text: &str) -> Result<(Which, Option<Exp
         return Err(Refused::new(format!("{text}: {name} of {} arguments", call.params.args.len()))
             .hint("COUNT of several columns: count a CASE that is not NULL where all of them are"));
     };
-    // AVG of integers is exact: DataFusion's cast of them to doubles is not.
+    let refused = |error: DataFusionError| Refused::new(plain(&error));
+    // AVG of integers is exact: a cast of them to doubles is not. All other casts say something.
     let argument = match argument {
-        Expr::Cast(cast) if matches!(which, Which::Sum(Function::Average | Function::Spread(_))) => {
+        Expr::Cast(cast)
+            if matches!(which, Which::Sum(Function::Average | Function::Spread(_)))
+                && *cast.field.data_type() == DataType::Float64
+                && cast.expr.get_type(schema).map_err(refused)?.is_integer() =>
+        {
             cast.expr.as_ref().clone()
         }
         other => other.clone(),
     };
     let constant = matches!(&argument, Expr::Literal(value, _) if !value.is_null());
-    let refused = |error: datafusion::common::DataFusionError| Refused::new(error.strip_backtrace());
     match (&which, &call.params.filter) {
         (Which::Sum(Function::Count), None) if constant && !call.params.distinct => {
             Ok((Which::Sum(Function::Rows), None))
         }
         (_, None) => Ok((which, Some(argument))),
         (_, Some(filter)) => {
-            let argument = if constant { lit(ScalarValue::from(1i64)) } else { argument };
             let only = when(filter.as_ref().clone(), argument).end().map_err(refused)?;
             Ok((which, Some(only)))
         }
@@ -161,9 +166,9 @@ impl Output {
             (Which::Extremum { greatest }, Some(argument)) => Ok(Self::PendingExtremum { greatest, argument, text }),
             (Which::Extremum { .. }, None) => Err(Refused::new(format!("{text}: an argument is missing"))),
             (Which::Sum(function), argument) => {
-                if !function.takes(&argument_type) && argument.is_some() {
+                if !function.takes(&argument_type, &kind) && argument.is_some() {
                     return Err(Refused::new(format!("{text}: its argument is of type {argument_type}"))
-                        .hint("cast it to a number"));
+                        .hint("cast it to BIGINT, DOUBLE or DECIMAL"));
                 }
                 Ok(Self::Pending { measure: Measure { function, argument, argument_type, kind, text }, distinct })
             }

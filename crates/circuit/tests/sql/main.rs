@@ -1,6 +1,7 @@
 //! Golden cases: `tests/sql/*.sql` at the root of the workspace. Each is run in every way that must not matter.
 
 mod case;
+mod oracle;
 mod restart;
 mod restart_faults;
 mod restart_many;
