@@ -1,6 +1,7 @@
 //! What an operator needs to add itself to a worker's circuit.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
@@ -21,6 +22,20 @@ pub type Rows = Stream<RootCircuit, OrdZSet<Row>>;
 /// The same, by key.
 pub type Indexed = Stream<RootCircuit, OrdIndexedZSet<Row, Row>>;
 
+/// Of what type the traces of a piece of state are: a checkpoint's bytes do not say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Kind {
+    /// Whole rows, as [`Rows`].
+    Rows,
+    /// Rows by key, as [`Indexed`].
+    Indexed,
+    /// Groups with an accumulator for a weight, and what each comes to by key: a linear aggregate.
+    Summed,
+}
+
+/// The kind of each piece of state by its name in a checkpoint; all workers write the same.
+pub type Pieces = Arc<Mutex<BTreeMap<String, Kind>>>;
+
 /// Where an operator stands while it is built.
 #[allow(missing_debug_implementations, reason = "streams have none")]
 pub struct Builder {
@@ -34,14 +49,28 @@ pub struct Builder {
     pub sources: Vec<Deltas>,
     /// One row without columns, in the first step of all.
     pub unit: Deltas,
+    /// What the operators keep.
+    pub pieces: Pieces,
 }
 
 impl Builder {
-    /// The name under which a checkpoint keeps a piece of the node's state.
+    /// The name under which a checkpoint keeps a piece of the node's state, which is of `kind`.
     #[must_use]
-    pub fn id(&self, piece: &str) -> Option<String> {
-        Some(format!("n{}.{piece}", self.node))
+    pub fn id(&self, kind: Kind, piece: &str) -> Option<String> {
+        let name = format!("n{}.{piece}", self.node);
+        note(&self.pieces, &name, kind);
+        Some(name)
     }
+}
+
+/// Notes that the circuit keeps a piece of this name.
+///
+/// # Panics
+/// When it is noted with another kind.
+pub fn note(pieces: &Pieces, name: &str, kind: Kind) {
+    let mut pieces = pieces.lock().expect("no worker panics while it holds this");
+    let known = *pieces.entry(name.to_owned()).or_insert(kind);
+    assert_eq!(known, kind, "the piece {name} has one kind");
 }
 
 /// Columns that rows are found by, and columns that are kept of them.
@@ -93,5 +122,5 @@ impl Index {
 pub fn index(builder: &Builder, piece: &str, input: &Deltas, index: &Arc<Index>) -> Indexed {
     let index = Arc::clone(index);
     let stream = input.apply_named("Index", move |delta: &Delta| index.indexed(delta));
-    stream.set_persistent_id(builder.id(piece).as_deref())
+    stream.set_persistent_id(builder.id(Kind::Indexed, piece).as_deref())
 }

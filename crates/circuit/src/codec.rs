@@ -79,7 +79,7 @@ impl Codec {
 }
 
 /// The same values, equal ones with equal bytes.
-fn normalised(column: &ArrayRef) -> ArrayRef {
+pub(crate) fn normalised(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Float64 => Arc::new(
             column

@@ -19,6 +19,7 @@ use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_expr::expressions::{self, BinaryExpr, Column};
 use datafusion::physical_plan::PhysicalExpr;
 
+use crate::functions;
 use crate::refused::Refused;
 
 /// An expression over the columns of a stream.
@@ -48,7 +49,8 @@ impl Expression {
         let text = expr.to_string();
         let refused = |error: DataFusionError| Refused::new(format!("{text}: {}", plain(&error)));
         let kind = expr.get_type(schema).map_err(refused)?;
-        let expr = expr.clone().transform_up(|expr| prepared(expr, schema)).map_err(refused)?.data;
+        let prepared = expr.clone().transform_up(|expr| one_zero(prepared(expr, schema)?, schema));
+        let expr = prepared.map_err(refused)?.data;
         let context = PhysicalPlanningContext::default();
         let physical = create_physical_expr(&expr, schema, &ExecutionProps::new(), &context).map_err(refused)?;
         let physical = physical.transform_up(|expr| Ok(checked(expr))).map_err(refused)?.data;
@@ -136,6 +138,9 @@ fn prepared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>, DataFusi
                 }
             }
         }
+        Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) => Err(DataFusionError::Plan(
+            "a subquery in this place, or one that depends on the row outside by something else than an equality with a column of its own, is not supported".to_owned(),
+        )),
         // A minus sign wraps for the smallest integer; a subtraction does not.
         Expr::Negative(inner) if inner.get_type(schema)?.is_signed_integer() => {
             let zero = ScalarValue::new_zero(&inner.get_type(schema)?)?;
@@ -144,6 +149,19 @@ fn prepared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>, DataFusi
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// The same, with one zero and one NaN where it makes a floating-point number anew.
+fn one_zero(expr: Transformed<Expr>, schema: &DFSchema) -> Result<Transformed<Expr>, DataFusionError> {
+    let anew = match &expr.data {
+        Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::ScalarFunction(_) | Expr::Cast(_) | Expr::TryCast(_) => true,
+        Expr::Literal(value, _) => !value.is_null(),
+        _ => false,
+    };
+    if !anew || !expr.data.get_type(schema)?.is_floating() {
+        return Ok(expr);
+    }
+    Ok(Transformed::yes(functions::one_zero(expr.data)))
 }
 
 /// The same, failing where an integer would wrap.

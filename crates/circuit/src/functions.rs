@@ -7,8 +7,13 @@ use arrow_array::types::{IntervalMonthDayNanoType, TimestampMicrosecondType};
 use arrow_array::{Array, TimestampMicrosecondArray};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use chrono::{DateTime, Datelike, Months, NaiveDateTime};
-use datafusion::common::DataFusionError;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::codec::normalised;
 
 /// All of them.
 #[must_use]
@@ -119,6 +124,47 @@ fn month_bin(months: i64, time: i64, origin: i64) -> Option<i64> {
     let first = start(whole)?;
     let first = if first > time { start(whole - months)? } else { first };
     Some(first.and_utc().timestamp_micros())
+}
+
+/// The same numbers, with one zero and one NaN: both zeros are equal in SQL, and every NaN is one value above all
+/// numbers, where the kernels that compare go by bits and signs.
+#[must_use]
+pub fn one_zero(number: Expr) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::new_from_impl(OneZero::default())), vec![number]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OneZero {
+    signature: Signature,
+}
+
+impl Default for OneZero {
+    fn default() -> Self {
+        Self { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for OneZero {
+    fn name(&self) -> &'static str {
+        "one_zero"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType, DataFusionError> {
+        Ok(arguments[0].clone())
+    }
+
+    fn invoke_with_args(&self, call: ScalarFunctionArgs) -> Result<ColumnarValue, DataFusionError> {
+        Ok(match &call.args[0] {
+            ColumnarValue::Array(array) => ColumnarValue::Array(normalised(array)),
+            ColumnarValue::Scalar(value) => {
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&normalised(&value.to_array()?), 0)?)
+            }
+        })
+    }
 }
 
 #[cfg(test)]

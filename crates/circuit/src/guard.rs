@@ -101,12 +101,13 @@ fn rewritten(expr: Expr, of_filter: bool) -> Result<Transformed<Expr>, Refused> 
         refused = Some(why);
         DataFusionError::Plan("refused".to_owned())
     };
-    let result = expr.transform_up(|expr| match expr {
-        Expr::Not(inner) => match *inner {
-            Expr::InSubquery(inside) => not_in(InSubquery { negated: !inside.negated, ..inside }).map_err(&mut refuse),
-            Expr::Exists(exists) => Ok(Transformed::yes(Expr::Exists(Exists { negated: !exists.negated, ..exists }))),
-            other => Ok(Transformed::no(Expr::Not(Box::new(other)))),
-        },
+    let inward = expr.transform_down(negation_inward).map_err(|error| Refused::new(plain(&error)))?;
+    if has_null_where_false(&inward.data, of_filter) {
+        return Err(Refused::new("IN (subquery) in a place where its NULL differs from false")
+            .hint("use it in WHERE, alone or joined by AND and OR; or write EXISTS"));
+    }
+    let moved = inward.transformed;
+    let result = inward.data.transform_up(|expr| match expr {
         Expr::InSubquery(inside) => not_in(inside).map_err(&mut refuse),
         Expr::Exists(exists) => existing(exists).map_err(&mut refuse),
         Expr::ScalarSubquery(subquery) => {
@@ -114,16 +115,38 @@ fn rewritten(expr: Expr, of_filter: bool) -> Result<Transformed<Expr>, Refused> 
         }
         other => Ok(Transformed::no(other)),
     });
-    let expr = match (result, refused) {
-        (Ok(expr), None) => expr,
-        (_, Some(why)) => return Err(why),
-        (Err(error), None) => return Err(Refused::new(plain(&error))),
-    };
-    if has_null_where_false(&expr.data, of_filter) {
-        return Err(Refused::new("IN (subquery) in a place where its NULL differs from false")
-            .hint("use it in WHERE, alone or joined by AND and OR; or write EXISTS"));
+    match (result, refused) {
+        (Ok(mut expr), None) => {
+            expr.transformed |= moved;
+            Ok(expr)
+        }
+        (_, Some(why)) => Err(why),
+        (Err(error), None) => Err(Refused::new(plain(&error))),
     }
-    Ok(expr)
+}
+
+/// `NOT` moved inward to the subqueries, where it is a part of them: a `NOT` around what took NULL for false would make
+/// true of NULL.
+fn negation_inward(expr: Expr) -> Result<Transformed<Expr>, DataFusionError> {
+    let Expr::Not(inner) = expr else { return Ok(Transformed::no(expr)) };
+    if !inner.exists(|part| Ok(matches!(part, Expr::InSubquery(_) | Expr::Exists(_))))? {
+        return Ok(Transformed::no(Expr::Not(inner)));
+    }
+    Ok(match *inner {
+        // What comes out may be a NOT once more.
+        Expr::Not(inner) => Transformed::yes(negation_inward(*inner)?.data),
+        Expr::InSubquery(inside) => {
+            Transformed::yes(Expr::InSubquery(InSubquery { negated: !inside.negated, ..inside }))
+        }
+        Expr::Exists(exists) => Transformed::yes(Expr::Exists(Exists { negated: !exists.negated, ..exists })),
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+            let op = if binary.op == Operator::And { Operator::Or } else { Operator::And };
+            let (left, right) = (Expr::Not(binary.left), Expr::Not(binary.right));
+            let binary = datafusion::logical_expr::BinaryExpr::new(Box::new(left), op, Box::new(right));
+            Transformed::yes(Expr::BinaryExpr(binary))
+        }
+        other => Transformed::no(Expr::Not(Box::new(other))),
+    })
 }
 
 /// `x NOT IN (q)` is `NOT EXISTS (a row of q that x equals, or that is NULL, or any row at all if x is NULL)`.

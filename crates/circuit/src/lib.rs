@@ -8,6 +8,7 @@
 
 pub mod accumulator;
 pub mod builder;
+pub mod checkpoint;
 pub mod circuit;
 pub mod codec;
 pub mod compile;
@@ -17,6 +18,7 @@ pub mod exact;
 pub mod explain;
 pub mod expr;
 pub mod failure;
+pub mod folder;
 mod functions;
 mod guard;
 pub mod logical;
@@ -25,5 +27,6 @@ pub mod pipeline;
 pub mod plan;
 pub mod query;
 pub mod refused;
+mod reshard;
 pub mod row;
 mod top;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::common::DataFusionError;
+use datafusion::common::tree_node::Transformed;
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
@@ -22,7 +23,7 @@ use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::rewrite_set_comparison::RewriteSetComparison;
 use datafusion::optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
-use datafusion::optimizer::{OptimizerRule, optimizer::OptimizerContext};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule, optimizer::OptimizerContext};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
@@ -104,9 +105,40 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(DecorrelateLateralJoin::new()),
         Arc::new(ExtractEquijoinPredicate::new()),
         Arc::new(EliminateCrossJoin::new()),
-        Arc::new(PushDownFilter::new()),
+        Arc::new(PushDown(PushDownFilter::new())),
         Arc::new(OptimizeProjections::new()),
     ]
+}
+
+/// Conditions go down, but for one: into an aggregate without groups, which has a row for no rows as well. A condition
+/// that names no column would get there, and what it excludes would come back as that row.
+#[derive(Debug)]
+struct PushDown(PushDownFilter);
+
+impl OptimizerRule for PushDown {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>, DataFusionError> {
+        let mut below = &plan;
+        while let LogicalPlan::Filter(filter) = below {
+            below = &filter.input;
+        }
+        let ungrouped = matches!(below, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
+        if ungrouped && matches!(plan, LogicalPlan::Filter(_)) {
+            return Ok(Transformed::no(plan));
+        }
+        self.0.rewrite(plan, config)
+    }
 }
 
 pub(crate) fn state() -> SessionState {

@@ -200,7 +200,8 @@ impl Planner {
         );
         let only_grows = relation.changes == Changes::Grows;
         self.plan.relations.push(relation);
-        let node = self.add(operator::scan::Source { at, name: name.clone(), only_grows }, vec![], schema);
+        let floats = schema.fields().iter().any(|field| operator::scan::has_floats(field.data_type()));
+        let node = self.add(operator::scan::Source { at, name: name.clone(), only_grows, floats }, vec![], schema);
         self.named.insert(name, node);
     }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use arrow_array::{Array, Int64Array};
 use arrow_schema::{DataType, SchemaRef, SortOptions};
-use datafusion::common::ScalarValue;
+use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{Aggregate as Logical, Expr, LogicalPlan, lit, when};
+use datafusion::logical_expr::utils::grouping_set_to_exprlist;
+use datafusion::logical_expr::{Aggregate as Logical, Expr, ExprSchemable, LogicalPlan, when};
 use dbsp::operator::Min;
 use dbsp::utils::Tup2;
 use dbsp::{IndexedZSetReader, OrdIndexedZSet};
@@ -23,11 +24,11 @@ pub use measure::{Function, Measure};
 use self::pieces::{Combine, groups_of, piece_of, tagged};
 use super::project::Project;
 use crate::accumulator::Accumulator;
-use crate::builder::{Builder, Deltas, Indexed};
+use crate::builder::{Builder, Deltas, Indexed, Kind};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch, loose_schema};
 use crate::evaluate::kept;
-use crate::expr::Expression;
+use crate::expr::{Expression, plain};
 use crate::failure::Failures;
 use crate::plan::{NodeId, Operator, Planner, State};
 use crate::refused::Refused;
@@ -47,7 +48,8 @@ fn lower_aggregate(aggregate: &Logical, planner: &mut Planner) -> Result<NodeId,
     let schema = aggregate.input.schema();
     let input = planner.lower(&aggregate.input)?;
     let mut columns = Vec::new();
-    for expr in &aggregate.group_expr {
+    // The schema names a group's column once, however often the query does.
+    for expr in grouping_set_to_exprlist(&aggregate.group_expr).map_err(|error| Refused::new(plain(&error)))? {
         columns.push(Expression::new(expr, schema)?);
     }
     let groups = columns.len();
@@ -59,7 +61,7 @@ fn lower_aggregate(aggregate: &Logical, planner: &mut Planner) -> Result<NodeId,
         };
         let at = groups + outputs.len();
         let kind = aggregate.schema.field(at).data_type().clone();
-        let (which, argument) = aggregated(&call, &text)?;
+        let (which, argument) = aggregated(&call, schema, &text)?;
         let argument = argument.map(|expr| Expression::new(&expr, schema)).transpose()?;
         let place = argument.map(|argument| {
             // Equal arguments stand once.
@@ -86,7 +88,7 @@ enum Which {
 }
 
 /// The function, and its argument where FILTER holds (`None` for `COUNT(*)`).
-fn aggregated(call: &AggregateFunction, text: &str) -> Result<(Which, Option<Expr>), Refused> {
+fn aggregated(call: &AggregateFunction, schema: &DFSchema, text: &str) -> Result<(Which, Option<Expr>), Refused> {
     let name = call.func.name();
     let which = match (name, Function::named(name)) {
         ("min", _) => Which::Extremum { greatest: false },
@@ -102,22 +104,25 @@ fn aggregated(call: &AggregateFunction, text: &str) -> Result<(Which, Option<Exp
         return Err(Refused::new(format!("{text}: {name} of {} arguments", call.params.args.len()))
             .hint("COUNT of several columns: count a CASE that is not NULL where all of them are"));
     };
-    // AVG of integers is exact: DataFusion's cast of them to doubles is not.
+    let refused = |error: DataFusionError| Refused::new(plain(&error));
+    // AVG of integers is exact: a cast of them to doubles is not. All other casts say something.
     let argument = match argument {
-        Expr::Cast(cast) if matches!(which, Which::Sum(Function::Average | Function::Spread(_))) => {
+        Expr::Cast(cast)
+            if matches!(which, Which::Sum(Function::Average | Function::Spread(_)))
+                && *cast.field.data_type() == DataType::Float64
+                && cast.expr.get_type(schema).map_err(refused)?.is_integer() =>
+        {
             cast.expr.as_ref().clone()
         }
         other => other.clone(),
     };
     let constant = matches!(&argument, Expr::Literal(value, _) if !value.is_null());
-    let refused = |error: datafusion::common::DataFusionError| Refused::new(error.strip_backtrace());
     match (&which, &call.params.filter) {
         (Which::Sum(Function::Count), None) if constant && !call.params.distinct => {
             Ok((Which::Sum(Function::Rows), None))
         }
         (_, None) => Ok((which, Some(argument))),
         (_, Some(filter)) => {
-            let argument = if constant { lit(ScalarValue::from(1i64)) } else { argument };
             let only = when(filter.as_ref().clone(), argument).end().map_err(refused)?;
             Ok((which, Some(only)))
         }
@@ -161,9 +166,9 @@ impl Output {
             (Which::Extremum { greatest }, Some(argument)) => Ok(Self::PendingExtremum { greatest, argument, text }),
             (Which::Extremum { .. }, None) => Err(Refused::new(format!("{text}: an argument is missing"))),
             (Which::Sum(function), argument) => {
-                if !function.takes(&argument_type) && argument.is_some() {
+                if !function.takes(&argument_type, &kind) && argument.is_some() {
                     return Err(Refused::new(format!("{text}: its argument is of type {argument_type}"))
-                        .hint("cast it to a number"));
+                        .hint("cast it to BIGINT, DOUBLE or DECIMAL"));
                 }
                 Ok(Self::Pending { measure: Measure { function, argument, argument_type, kind, text }, distinct })
             }
@@ -299,8 +304,8 @@ impl Operator for Aggregate {
             let tags = 1u8..;
             let parts = pieces.zip(tags).map(|(piece, tag)| tagged(&piece, tag));
             let all = parts.fold(tagged(&first, 0), |all, part| all.plus(&part));
-            let all = all.set_persistent_id(builder.id("pieces").as_deref());
-            all.aggregate_persistent(builder.id("combined").as_deref(), Combine)
+            let all = all.set_persistent_id(builder.id(Kind::Indexed, "pieces").as_deref());
+            all.aggregate_persistent(builder.id(Kind::Indexed, "combined").as_deref(), Combine)
         };
         self.rows(builder, &whole)
     }
@@ -308,7 +313,7 @@ impl Operator for Aggregate {
 
 impl Aggregate {
     fn piece(&self, builder: &Builder, input: &Deltas, at: usize, piece: &Arc<Piece>) -> Indexed {
-        let id = |name: &str| builder.id(&format!("{name}{at}"));
+        let id = |kind: Kind, name: &str| builder.id(kind, &format!("{name}{at}"));
         match piece.as_ref() {
             Piece::Sums { measures, distinct: None } => {
                 let (measures, codec, groups) = (Arc::clone(measures), Arc::clone(&self.group_codec), self.groups);
@@ -320,16 +325,18 @@ impl Aggregate {
                     });
                     groups_of(parts, &measures)
                 });
-                let sums = sums.set_persistent_id(id("sums").as_deref());
+                let sums = sums.set_persistent_id(id(Kind::Summed, "sums").as_deref());
                 sums.aggregate_linear_postprocess_persistent(
-                    id("summed").as_deref(),
+                    id(Kind::Summed, "summed").as_deref(),
                     Accumulator::clone,
                     |total: Accumulator| Row::new(&total.encode()),
                 )
             }
             Piece::Sums { measures, distinct: Some((argument, codec)) } => {
-                let values = self.by_group(input, *argument, codec, true).set_persistent_id(id("values").as_deref());
-                let once = values.distinct().set_persistent_id(id("once").as_deref());
+                let values = self
+                    .by_group(input, *argument, codec, true)
+                    .set_persistent_id(id(Kind::Indexed, "values").as_deref());
+                let once = values.distinct().set_persistent_id(id(Kind::Indexed, "once").as_deref());
                 let (measures, codec) = (Arc::clone(measures), Arc::clone(codec));
                 let sums = once.apply_named("Sums", move |values: &OrdIndexedZSet<Row, Row>| {
                     let tuples: Vec<(Row, Row, i64)> = values.iter().collect();
@@ -338,16 +345,18 @@ impl Aggregate {
                     let keys = tuples.into_iter().map(|(key, _, _)| key).collect();
                     groups_of([(keys, column.as_slice(), &weights)].into_iter(), &measures)
                 });
-                let sums = sums.set_persistent_id(id("sums").as_deref());
+                let sums = sums.set_persistent_id(id(Kind::Summed, "sums").as_deref());
                 sums.aggregate_linear_postprocess_persistent(
-                    id("summed").as_deref(),
+                    id(Kind::Summed, "summed").as_deref(),
                     Accumulator::clone,
                     |total: Accumulator| Row::new(&total.encode()),
                 )
             }
             Piece::First { argument, codec, .. } => {
-                let values = self.by_group(input, *argument, codec, false).set_persistent_id(id("values").as_deref());
-                values.aggregate_persistent(id("first").as_deref(), Min)
+                let values = self
+                    .by_group(input, *argument, codec, false)
+                    .set_persistent_id(id(Kind::Indexed, "values").as_deref());
+                values.aggregate_persistent(id(Kind::Indexed, "first").as_deref(), Min)
             }
         }
     }

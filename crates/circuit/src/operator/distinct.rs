@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Distinct as Logical, LogicalPlan};
 use dbsp::utils::Tup2;
 use dbsp::{IndexedZSetReader, OrdZSet};
 
-use crate::builder::{Builder, Deltas, Rows};
+use crate::builder::{Builder, Deltas, Kind, Rows};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch};
 use crate::plan::{NodeId, Operator, Planner, State};
@@ -56,8 +56,8 @@ impl Operator for Distinct {
     }
 
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
-        let rows = rows(&inputs[0], &self.codec).set_persistent_id(builder.id("in").as_deref());
-        let once = rows.distinct().set_persistent_id(builder.id("once").as_deref());
+        let rows = rows(&inputs[0], &self.codec).set_persistent_id(builder.id(Kind::Rows, "in").as_deref());
+        let once = rows.distinct().set_persistent_id(builder.id(Kind::Rows, "once").as_deref());
         deltas(&once, &self.codec, &self.schema)
     }
 }

@@ -15,7 +15,7 @@ use super::distinct::deltas;
 use super::filter::{conditions, passing};
 use super::project::extended;
 use super::union::sum;
-use crate::builder::{Builder, Deltas, Index, Indexed, index};
+use crate::builder::{Builder, Deltas, Index, Indexed, Kind, index};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, loose_schema};
 use crate::expr::Expression;
@@ -197,7 +197,7 @@ impl Join {
         let piece = |name: &str| format!("{name}{at}");
         if self.residual.is_empty() {
             let keys = index(builder, &piece("keys"), &other.input, &other.side.keys);
-            let keys = keys.distinct().set_persistent_id(builder.id(&piece("distinct")).as_deref());
+            let keys = keys.distinct().set_persistent_id(builder.id(Kind::Indexed, &piece("distinct")).as_deref());
             let rows = this.by_key.join(&keys, |_: &Row, row: &Row, _: &Row| row.clone());
             return deltas(&rows, &this.side.codec, &this.side.columns);
         }
@@ -212,7 +212,7 @@ impl Join {
             Delta(delta.0.iter().map(part).collect())
         });
         let matched: Indexed = index(builder, &piece("pairs"), &of_pairs, &this.side.whole);
-        let matched = matched.distinct().set_persistent_id(builder.id(&piece("distinct")).as_deref());
+        let matched = matched.distinct().set_persistent_id(builder.id(Kind::Indexed, &piece("distinct")).as_deref());
         let rows: Indexed = index(builder, &piece("rows"), &this.rows, &this.side.whole);
         let rows = rows.join(&matched, |row: &Row, _: &Row, _: &Row| row.clone());
         deltas(&rows, &this.side.codec, &this.side.columns)

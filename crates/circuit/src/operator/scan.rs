@@ -1,10 +1,12 @@
 //! Reading a relation or another view. State: none.
 
+use arrow_schema::DataType;
 use datafusion::logical_expr::LogicalPlan;
 
 use super::project::Project;
 use crate::builder::{Builder, Deltas};
-use crate::delta::loose_schema;
+use crate::codec::normalised;
+use crate::delta::{Delta, Part, loose_schema};
 use crate::expr::Expression;
 use crate::plan::{NodeId, Operator, Planner};
 use crate::refused::Refused;
@@ -39,6 +41,18 @@ pub struct Source {
     pub name: String,
     /// Whether rows only come.
     pub only_grows: bool,
+    /// Whether it has floating-point numbers, whose zeros and NaNs are to be one each.
+    pub floats: bool,
+}
+
+/// Whether values of this type are floating-point numbers, or hold some.
+#[must_use]
+pub fn has_floats(kind: &DataType) -> bool {
+    match kind {
+        DataType::List(item) => has_floats(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_floats(field.data_type())),
+        kind => kind.is_floating(),
+    }
 }
 
 impl Operator for Source {
@@ -51,6 +65,16 @@ impl Operator for Source {
     }
 
     fn build(&self, builder: &Builder, _: &[Deltas]) -> Deltas {
-        builder.sources[self.at].clone()
+        let rows = builder.sources[self.at].clone();
+        if !self.floats {
+            return rows;
+        }
+        rows.apply_named("Floats", |delta: &Delta| {
+            let part = |part: &Part| {
+                let columns = part.batch.columns().iter().map(normalised).collect();
+                part.with_columns(&part.batch.schema(), columns)
+            };
+            Delta(delta.0.iter().map(part).collect())
+        })
     }
 }

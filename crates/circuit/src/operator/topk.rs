@@ -20,7 +20,7 @@ use dbsp::{IndexedZSetReader, OrdIndexedZSet};
 
 use super::filter::{Filter, conditions};
 use super::project::{Project, extended};
-use crate::builder::{Builder, Deltas};
+use crate::builder::{Builder, Deltas, Kind};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch, loose_schema};
 use crate::expr::Expression;
@@ -70,16 +70,15 @@ fn ranked(filter: &LogicalFilter, window: &Window, planner: &mut Planner) -> Res
         _ => return Err(super::unsupported(&whole)),
     };
     let number = window.schema.field(window.schema.fields().len() - 1).name();
-    let (mut last, mut others) = (None, Vec::new());
+    let (mut last, mut others) = (None::<i64>, Vec::new());
     for condition in split_conjunction(&filter.predicate) {
-        match bound(condition, number) {
-            Some(bound) => last = Some(last.map_or(bound, |last: i64| last.min(bound))),
-            None => others.push(condition.clone()),
-        }
-        // `rn = 2` bounds the number and says more.
-        if matches!(condition, Expr::BinaryExpr(binary) if binary.op == Comparison::Eq) {
+        // `rn <= 2` is said by the bound; `rn = 2` and `rn BETWEEN 2 AND 3` say more.
+        let bound = bound(condition, number);
+        let all_said = matches!(condition, Expr::BinaryExpr(binary) if binary.op != Comparison::Eq);
+        if !(all_said && bound.is_some()) {
             others.push(condition.clone());
         }
+        last = bound.into_iter().chain(last).min();
     }
     let Some(last) = last else { return Err(super::unsupported(&whole)) };
     let input = planner.lower(&window.input)?;
@@ -91,13 +90,20 @@ fn ranked(filter: &LogicalFilter, window: &Window, planner: &mut Planner) -> Res
     Ok(planner.add(Filter::new(conditions(&others, &window.schema)?), vec![node], schema))
 }
 
-/// The greatest number that a condition lets through: `rn <= k`, `rn < k`, `rn = k`, or the other way round.
+/// The greatest number that a condition lets through: `rn <= k`, `rn < k`, `rn = k`, the other way round, or
+/// `rn BETWEEN j AND k`.
 fn bound(condition: &Expr, number: &str) -> Option<i64> {
-    let Expr::BinaryExpr(binary) = condition else { return None };
     let is_number = |expr: &Expr| match expr {
         Expr::Column(column) => column.name == number,
         Expr::Cast(cast) => matches!(cast.expr.as_ref(), Expr::Column(column) if column.name == number),
         _ => false,
+    };
+    let binary = match condition {
+        Expr::Between(between) if !between.negated && is_number(&between.expr) => {
+            return literal(&between.high).map(|(whole, _)| whole);
+        }
+        Expr::BinaryExpr(binary) => binary,
+        _ => return None,
     };
     let (bound, op) = if is_number(&binary.left) {
         (&binary.right, binary.op)
@@ -106,19 +112,22 @@ fn bound(condition: &Expr, number: &str) -> Option<i64> {
     } else {
         return None;
     };
-    let value = literal(bound)?;
+    let (whole, fraction) = literal(bound)?;
     match op {
-        Comparison::LtEq | Comparison::Eq => Some(value),
-        Comparison::Lt => value.checked_sub(1),
+        Comparison::Lt if !fraction => whole.checked_sub(1),
+        Comparison::Lt | Comparison::LtEq | Comparison::Eq => Some(whole),
         _ => None,
     }
 }
 
-/// An integer written in the query, through the casts that its comparison put around it.
-fn literal(expr: &Expr) -> Option<i64> {
+/// A number written in the query, through the casts that its comparison put around it: its whole part, and whether it
+/// has a fraction.
+fn literal(expr: &Expr) -> Option<(i64, bool)> {
     match expr {
         Expr::Literal(value, _) => match value.cast_to(&DataType::Int64).ok()? {
-            ScalarValue::Int64(value) => value,
+            whole @ ScalarValue::Int64(Some(number)) => {
+                Some((number, whole.cast_to(&value.data_type()).ok()? != *value))
+            }
             _ => None,
         },
         Expr::Cast(cast) => literal(&cast.expr),
@@ -256,8 +265,8 @@ impl Operator for TopK {
             }
             OrdIndexedZSet::<Row, Row>::from_tuples((), tuples)
         });
-        let by_group = by_group.set_persistent_id(builder.id("rows").as_deref());
-        let first = by_group.aggregate_persistent(builder.id("first").as_deref(), self.top);
+        let by_group = by_group.set_persistent_id(builder.id(Kind::Indexed, "rows").as_deref());
+        let first = by_group.aggregate_persistent(builder.id(Kind::Indexed, "first").as_deref(), self.top);
         let (codec, schema, numbered) = (Arc::clone(&self.codecs.row), self.schema.clone(), self.numbered);
         first.apply_named("First", move |lists: &OrdIndexedZSet<Row, Row>| {
             let lists: Vec<(Row, i64)> = lists.iter().map(|(_, list, weight)| (list, weight)).collect();

@@ -1,6 +1,10 @@
 //! Golden cases: `tests/sql/*.sql` at the root of the workspace. Each is run in every way that must not matter.
 
 mod case;
+mod oracle;
+mod restart;
+mod restart_faults;
+mod restart_many;
 mod run;
 
 use std::path::Path;
@@ -20,9 +24,14 @@ fn goldens() {
             continue;
         }
         let text = std::fs::read_to_string(file).unwrap();
-        if let Err(why) = case::parse(&text).and_then(|case| run::every_way(&case)) {
+        if let Err(why) = case::parse(&text).and_then(|case| every_way(&case)) {
             wrong.push(format!("{name}: {why}"));
         }
     }
     assert!(wrong.is_empty(), "{} of {} wrong:\n{}", wrong.len(), files.len(), wrong.join("\n"));
+}
+
+fn every_way(case: &case::Case) -> Result<(), String> {
+    run::every_way(case)?;
+    restart::every_way(case)
 }

@@ -19,7 +19,7 @@ use crate::case::{Case, Event, Expected, shown};
 
 /// How the case's steps are cut anew.
 #[derive(Clone, Copy, Debug)]
-enum Cut {
+pub enum Cut {
     AsWritten,
     OneStep,
     EachEvent,
@@ -42,7 +42,7 @@ pub fn every_way(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-fn plan(case: &Case, relations: &[Relation]) -> Result<Plan, Refused> {
+pub fn plan(case: &Case, relations: &[Relation]) -> Result<Plan, Refused> {
     let (mut queries, mut planner) = (Queries::default(), Planner::default());
     for relation in relations {
         queries.table(&relation.name, relation.schema.clone())?;
@@ -57,7 +57,7 @@ fn plan(case: &Case, relations: &[Relation]) -> Result<Plan, Refused> {
 }
 
 /// A relation by its `CREATE TABLE`, with a key if it has a primary one.
-fn relation(table: &str) -> Result<Relation, String> {
+pub fn relation(table: &str) -> Result<Relation, String> {
     let config = SessionConfig::new().set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
     let context = SessionContext::new_with_config(config);
     let table = table.replace("timestamptz", "timestamp(6) with time zone").replace("timestamp)", "timestamp(6))");
@@ -83,7 +83,21 @@ fn run(case: &Case, relations: &[Relation], plan: &Arc<Plan>, workers: usize, cu
     let options = Options { workers, memory_mb: 64 };
     let mut circuit = Circuit::start(plan, &options, None).map_err(|error| error.to_string())?;
     let mut seen = Seen::default();
-    let steps: Vec<(Vec<Event>, Option<Expected>)> = match cut {
+    for (number, (events, expected)) in steps(case, cut).iter().enumerate() {
+        push(&mut circuit, relations, events)?;
+        let stepped = circuit.step().map_err(|error| error.to_string())?;
+        let view = stepped.views.last().ok_or("no view")?;
+        seen.take(view, &stepped.failures)?;
+        if let Some(expected) = expected {
+            seen.check(expected).map_err(|why| format!("step {}: {why}", number + 1))?;
+        }
+    }
+    circuit.stop().map_err(|error| error.to_string())
+}
+
+/// The case's steps, cut anew.
+pub fn steps(case: &Case, cut: Cut) -> Vec<(Vec<Event>, Option<Expected>)> {
+    match cut {
         Cut::OneStep => {
             let all = case.steps.iter().flat_map(|(events, _)| events.clone()).collect();
             vec![(all, case.steps.last().and_then(|(_, expected)| expected.clone()))]
@@ -101,36 +115,32 @@ fn run(case: &Case, relations: &[Relation], plan: &Arc<Plan>, workers: usize, cu
                 steps
             })
             .collect(),
-    };
-    for (number, (events, expected)) in steps.iter().enumerate() {
-        for (at, relation) in relations.iter().enumerate() {
-            let own: Vec<&Event> = events.iter().filter(|event| event.table == relation.name).collect();
-            if !own.is_empty() {
-                circuit.push(at, part(relation, &own)?);
-            }
-        }
-        if let Some(lost) = events.iter().find(|event| relations.iter().all(|relation| relation.name != event.table)) {
-            return Err(format!("no table {}", lost.table));
-        }
-        let stepped = circuit.step().map_err(|error| error.to_string())?;
-        let view = stepped.views.last().ok_or("no view")?;
-        seen.take(view, &stepped.failures)?;
-        if let Some(expected) = expected {
-            seen.check(expected).map_err(|why| format!("step {}: {why}", number + 1))?;
+    }
+}
+
+/// Gives the next step its events.
+pub fn push(circuit: &mut Circuit, relations: &[Relation], events: &[Event]) -> Result<(), String> {
+    for (at, relation) in relations.iter().enumerate() {
+        let own: Vec<&Event> = events.iter().filter(|event| event.table == relation.name).collect();
+        if !own.is_empty() {
+            circuit.push(at, part(relation, &own)?);
         }
     }
-    circuit.stop().map_err(|error| error.to_string())
+    if let Some(lost) = events.iter().find(|event| relations.iter().all(|relation| relation.name != event.table)) {
+        return Err(format!("no table {}", lost.table));
+    }
+    Ok(())
 }
 
 /// What a reader of the view has seen so far.
-#[derive(Debug, Default)]
-struct Seen {
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
     rows: BTreeMap<String, i64>,
     failures: BTreeMap<String, i64>,
 }
 
 impl Seen {
-    fn take(&mut self, view: &Part, failures: &[lakeward_circuit::failure::Failure]) -> Result<(), String> {
+    pub fn take(&mut self, view: &Part, failures: &[lakeward_circuit::failure::Failure]) -> Result<(), String> {
         for (row, text) in texts(&view.batch).into_iter().enumerate() {
             *self.rows.entry(text).or_default() += view.weights.value(row);
         }
@@ -145,7 +155,7 @@ impl Seen {
         }
     }
 
-    fn check(&self, expected: &Expected) -> Result<(), String> {
+    pub fn check(&self, expected: &Expected) -> Result<(), String> {
         let rows = self.rows.iter().flat_map(|(row, copies)| std::iter::repeat_n(row.clone(), *copies as usize));
         let rows: Vec<String> = rows.collect();
         if rows != expected.rows {
@@ -176,7 +186,7 @@ fn texts(batch: &RecordBatch) -> Vec<String> {
 }
 
 /// Events of one table as a change.
-fn part(relation: &Relation, events: &[&Event]) -> Result<Part, String> {
+pub fn part(relation: &Relation, events: &[&Event]) -> Result<Part, String> {
     let columns = relation.schema.fields().iter().enumerate().map(|(at, field)| {
         let texts: StringArray = events.iter().map(|event| event.values.get(at).cloned().flatten()).collect();
         let texts: ArrayRef = Arc::new(texts);

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Float64Type, Int64Type};
-use arrow_array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, UInt64Array, new_null_array,
-};
+use arrow_array::{Array, ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, UInt64Array};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 
@@ -50,13 +48,28 @@ impl Function {
         })
     }
 
-    /// Whether its argument may be of this type.
+    /// Whether its argument may be of this type where its answer is of type `kind`.
     #[must_use]
-    pub fn takes(self, argument: &DataType) -> bool {
+    pub fn takes(self, argument: &DataType, kind: &DataType) -> bool {
         match self {
-            Self::Rows | Self::Count => true,
+            Self::Rows | Self::Count => *kind == DataType::Int64,
             Self::And | Self::Or => *argument == DataType::Boolean,
-            Self::Sum | Self::Average | Self::Spread(_) => Numbers::of(argument).is_some(),
+            Self::Spread(_) => Numbers::of(argument).is_some() && *kind == DataType::Float64,
+            Self::Sum => match Numbers::of(argument) {
+                Some(Numbers::Float) => *kind == DataType::Float64,
+                Some(Numbers::Int) => matches!(kind, DataType::Int64 | DataType::UInt64),
+                Some(Numbers::Decimal(0)) if *kind == DataType::UInt64 => true,
+                Some(Numbers::Decimal(scale)) => {
+                    matches!(kind, DataType::Decimal128(_, same) if u8::try_from(*same) == Ok(scale))
+                }
+                None => false,
+            },
+            Self::Average => match Numbers::of(argument) {
+                Some(Numbers::Float | Numbers::Int) => *kind == DataType::Float64,
+                Some(Numbers::Decimal(0)) if *kind == DataType::Float64 => true,
+                Some(Numbers::Decimal(_)) => matches!(kind, DataType::Decimal128(..)),
+                None => false,
+            },
         }
     }
 }
@@ -228,7 +241,7 @@ impl Measure {
                 });
                 Arc::new(decimals(averages.collect(), *precision, *scale))
             }
-            (_, kind) => new_null_array(kind, groups.len()),
+            (function, kind) => unreachable!("{function:?} as {kind}, which it does not take"),
         };
         (array, misfits)
     }

@@ -1,0 +1,3 @@
+CREATE TABLE t (a INT);
+CREATE VIEW v AS SELECT a FROM t LIMIT 3;
+--refused: LIMIT without ORDER BY

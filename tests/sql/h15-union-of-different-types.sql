@@ -1,0 +1,6 @@
+CREATE TABLE t (i INT, d DECIMAL(10,2), x DOUBLE);
+CREATE VIEW v AS SELECT i AS c FROM t UNION SELECT d FROM t UNION ALL SELECT x FROM t;
+--! +t(1,1.00,1.5)
+--= (1.0) (1.5)
+--! +t(2,NULL,NULL) -t(1,1.00,1.5)
+--= (2.0) (NULL) x2
