@@ -270,7 +270,9 @@ fn dictionaries_end_where_values_stop_repeating() {
 fn noise_takes_no_more_bytes_for_being_skipped() {
     let uuid = |n: usize| uuid::Uuid::from_u128(u128::from(mix(n)) << 64 | u128::from(mix(n + ROWS))).to_string();
     let path = |n: usize| format!("{:04x}/a/long/path/that/comes/again/{:04x}", mix(n) >> 48, mix(n + ROWS) >> 48);
-    for (name, value) in [("uuids", &uuid as &dyn Fn(usize) -> String), ("paths", &path)] {
+    let word = |n: usize| format!("word{:x}", mix(mix(n) as usize % 300));
+    let words = |n: usize| (0..6).map(|k| word(n * 6 + k)).collect::<Vec<_>>().join(" ");
+    for (name, value) in [("uuids", &uuid as &dyn Fn(usize) -> String), ("paths", &path), ("words", &words)] {
         let array: ArrayRef = Arc::new(arrow_array::StringArray::from_iter_values((0..ROWS).map(value)));
         let (schema, batches) = batches(&array);
         let size = |compression| write(&schema, &batches, options(compression, false)).size_bytes;
