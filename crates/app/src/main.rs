@@ -75,8 +75,11 @@ fn ended(result: Result<(), Failure>) -> ExitCode {
 
 /// Logs to standard error; `RUST_LOG` chooses what, as the peer's.
 fn start_log() {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("warn,lakeward=info,delta_kernel=off,delta_kernel_default_engine=off,dbsp=error,rdkafka::consumer=off"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        EnvFilter::new(
+            "warn,lakeward=info,delta_kernel=off,delta_kernel_default_engine=off,dbsp=error,rdkafka::consumer=off",
+        )
+    });
     let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(filter)

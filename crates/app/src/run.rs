@@ -67,7 +67,12 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let names: Vec<String> = sinks.iter().map(|sink| sink.table().name().to_owned()).collect();
     let folder = state(args, &loaded)?;
     let workers = usize::from(args.workers.unwrap_or(loaded.pipeline.settings.workers));
-    tracing::info!("{} as {app_id}, {}, state in {}", args.pipeline.display(), counted(workers, "worker"), folder.display());
+    tracing::info!(
+        "{} as {app_id}, {}, state in {}",
+        args.pipeline.display(),
+        counted(workers, "worker"),
+        folder.display()
+    );
     let engine = engine(&loaded, views, &folder, workers, &budget, &session)?;
     let sinks = sinks.into_iter().zip(engine.counts()).map(|(sink, counts)| sink.counting(counts)).collect();
     let sources = topics.into_iter().map(|named| named.source).collect();

@@ -156,8 +156,8 @@ impl Cell {
 }
 
 fn take<const N: usize>(from: &mut &[u8]) -> Result<[u8; N], Damaged> {
-    let (head, rest) =
-        from.split_first_chunk::<N>().ok_or_else(|| Damaged { left: from.len(), what: "an accumulator cut short" })?;
+    let damaged = Damaged { left: from.len(), what: "an accumulator cut short" };
+    let (head, rest) = from.split_first_chunk::<N>().ok_or(damaged)?;
     *from = rest;
     Ok(*head)
 }

@@ -224,7 +224,7 @@ fn bounded(subquery: &Subquery) -> Result<(), Refused> {
 /// A subquery that stands for a value has one row at most, whatever comes in.
 fn scalar(subquery: &Subquery) -> Result<(), Refused> {
     bounded(subquery)?;
-    if subquery.outer_ref_columns.is_empty() && !subquery.subquery.max_rows().is_some_and(|rows| rows <= 1) {
+    if subquery.outer_ref_columns.is_empty() && subquery.subquery.max_rows().is_none_or(|rows| rows > 1) {
         return Err(Refused::new("a subquery that stands for one value, and may have many rows")
             .hint("aggregate it, as by MAX, or add ORDER BY with LIMIT 1"));
     }

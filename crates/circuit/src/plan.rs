@@ -195,9 +195,8 @@ impl Planner {
     /// Adds a relation that comes from outside.
     pub fn source(&mut self, relation: Relation) {
         let (at, name) = (self.plan.relations.len(), relation.name.clone());
-        let schema = loose_schema(
-            relation.schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())),
-        );
+        let schema =
+            loose_schema(relation.schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
         let only_grows = relation.changes == Changes::Grows;
         self.plan.relations.push(relation);
         let floats = schema.fields().iter().any(|field| operator::scan::has_floats(field.data_type()));
@@ -254,7 +253,8 @@ impl Planner {
         let schema = self.schema(node).clone();
         let mut columns = Vec::new();
         for (at, field) in schema.fields().iter().enumerate() {
-            let kind = fitted(field.data_type()).map_err(|why| Refused::new(format!("column {}: {why}", field.name())))?;
+            let kind =
+                fitted(field.data_type()).map_err(|why| Refused::new(format!("column {}: {why}", field.name())))?;
             columns.push(if kind == *field.data_type() {
                 Expression::column(at, field)
             } else {

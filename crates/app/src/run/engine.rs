@@ -74,7 +74,9 @@ impl Fault for RunError {
     fn verdict(&self) -> Verdict {
         match self {
             Self::Intake(IntakeError::Bad { .. }) => Verdict::Stop(Exit::Data),
-            Self::Intake(IntakeError::Columns { .. }) | Self::Refused(_) | Self::State(_) => Verdict::Stop(Exit::Config),
+            Self::Intake(IntakeError::Columns { .. }) | Self::Refused(_) | Self::State(_) => {
+                Verdict::Stop(Exit::Config)
+            }
             Self::Engine(_) => Verdict::Stop(Exit::TryAgain),
             Self::Stage { source, .. } => source.verdict(),
         }

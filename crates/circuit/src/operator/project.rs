@@ -92,10 +92,9 @@ impl Operator for Project {
             let parts = delta.0.iter().filter_map(|part| {
                 let made = evaluate::columns(part, &columns, &name, &failures)?;
                 // A declared type may be wider than the expression's own.
-                let typed =
-                    made.columns.iter().zip(schema.fields()).map(|(column, field)| {
-                        cast_with_options(column, field.data_type(), &strict).expect("a type that DataFusion says fits")
-                    });
+                let typed = made.columns.iter().zip(schema.fields()).map(|(column, field)| {
+                    cast_with_options(column, field.data_type(), &strict).expect("a type that DataFusion says fits")
+                });
                 Some(made.part.with_columns(&schema, typed.collect()))
             });
             Delta(parts.collect())

@@ -1,4 +1,5 @@
 //! Golden cases: `tests/sql/*.sql` at the root of the workspace. Each is run in every way that must not matter.
+#![allow(clippy::disallowed_methods, reason = "tests read the environment")]
 
 mod case;
 mod oracle;
