@@ -218,7 +218,30 @@ fn bounded(subquery: &Subquery) -> Result<(), Refused> {
         return Err(Refused::new("LIMIT or OFFSET in a subquery that depends on the row outside")
             .hint("EXISTS needs no LIMIT; to take the first row of each, join a ROW_NUMBER() = 1"));
     }
-    Ok(())
+    named_once(&subquery.subquery)
+}
+
+/// A column that ties a subquery to the row outside is found again by its name alone, among those that come out of it.
+fn named_once(subquery: &LogicalPlan) -> Result<(), Refused> {
+    let mut tied: Vec<Column> = Vec::new();
+    let _ = subquery.apply(|node| {
+        for expr in node.expressions().iter().filter(|expr| expr.contains_outer()) {
+            tied.extend(expr.column_refs().into_iter().cloned());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let clash = |column: &&Column| {
+        let mut out = subquery.schema().iter();
+        out.any(|(qualifier, field)| *field.name() == column.name && qualifier != column.relation.as_ref())
+    };
+    match tied.iter().find(clash) {
+        Some(column) => Err(Refused::new(format!(
+            "a subquery with a column {} that depends on the row outside by another one of this name, {column}",
+            column.name
+        ))
+        .hint("give the one in its SELECT list another name, by AS")),
+        None => Ok(()),
+    }
 }
 
 /// A subquery that stands for a value has one row at most, whatever comes in.

@@ -9,6 +9,7 @@ mod answer;
 mod expr;
 mod judge;
 mod kinds;
+mod nexmark;
 mod query;
 mod tape;
 mod trial;
@@ -93,6 +94,7 @@ fn worker(next: &AtomicU64, counted: &AtomicU64, cases: u64) -> Seen {
         let trial = trial::make(&mut shape, &mut stream);
         let before = seen.cases;
         if let Some(fault) = examine(&trial, seed, &mut duckdb, &mut seen) {
+            println!("ORACLE_SEED={seed} is a fault; making it small");
             let (trial, fault) =
                 shrunk(shape.made().to_vec(), stream.made().to_vec(), seed, &mut duckdb).unwrap_or((trial, fault));
             let text = format!(
