@@ -1,22 +1,23 @@
 //! The slow way, which says what is right: the message as a tree, each key's last value, transforms as JMESPath.
 
-use jmespatch::{Expression, Rcvar, Variable};
+use jmespatch::Expression;
 
 use crate::column::Struct;
 use crate::error::{BadKind, Fail, Refused};
 use crate::tree::Tree;
+use crate::variable::Plain;
 
 /// A message as JMESPath sees it, made when it is first asked for.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
     text: &'a str,
-    variable: Option<Rcvar>,
+    value: Option<Plain>,
 }
 
 impl<'a> Message<'a> {
     /// Of a text that is JSON.
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, variable: None }
+        Self { text, value: None }
     }
 
     /// Evaluates an expression: the result's JSON text, or `None` for null.
@@ -26,14 +27,11 @@ impl<'a> Message<'a> {
         expression: &Expression<'static>,
     ) -> Result<Option<String>, Refused> {
         let failed = |what: String| Fail::text(BadKind::Transform, format!("transform '{property}': {what}"));
-        if self.variable.is_none() {
-            let value: serde_json::Value =
-                serde_json::from_str(self.text).map_err(|error| failed(error.to_string()))?;
-            let variable = Variable::try_from(value).map_err(|error| failed(error.to_string()))?;
-            self.variable = Some(Rcvar::new(variable));
+        if self.value.is_none() {
+            self.value = Some(Plain::read(self.text).map_err(failed)?);
         }
-        let variable = self.variable.clone().expect("made above");
-        let result = expression.search(variable).map_err(|error| failed(error.reason.to_string()))?;
+        let value = self.value.as_ref().expect("made above");
+        let result = expression.search(value).map_err(|error| failed(error.reason.to_string()))?;
         if result.is_null() {
             return Ok(None);
         }

@@ -41,6 +41,7 @@ mod time;
 mod transform;
 mod tree;
 mod unknown;
+mod variable;
 
 #[cfg(test)]
 mod tests;

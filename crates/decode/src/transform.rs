@@ -16,6 +16,7 @@ use jmespatch::{Context, ErrorReason, Expression, JmespathError, Rcvar, Runtime,
 
 use crate::error::TransformError;
 use crate::time::iso8601;
+use crate::variable;
 
 /// A set of transforms, read and checked.
 #[derive(Clone, Debug, Default)]
@@ -144,7 +145,13 @@ fn compile(property: &str, expression: &str) -> Result<Expression<'static>, Tran
         },
     })?;
     match unknown_function(compiled.as_ast()) {
-        None => Ok(compiled),
+        None => {
+            let ast = variable::with_numbers(compiled.as_ast().clone()).map_err(|message| {
+                let (property, expression) = (property.to_owned(), expression.to_owned());
+                TransformError::Expression { property, expression, position: 1, message }
+            })?;
+            Ok(Expression::new(compiled.as_str(), ast, runtime()))
+        }
         Some((function, offset)) => Err(TransformError::Function {
             property: property.to_owned(),
             expression: expression.to_owned(),
@@ -183,6 +190,19 @@ fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| {
         let mut runtime = Runtime::new();
         runtime.register_builtin_functions();
+        runtime.register_function(
+            "to_number",
+            Box::new(CustomFunction::new(
+                Signature::new(vec![ArgumentType::Any], None),
+                Box::new(|arguments: &[Rcvar], _: &mut Context<'_>| {
+                    Ok(match &*arguments[0] {
+                        Variable::Number(_) => Rcvar::clone(&arguments[0]),
+                        Variable::String(text) => Rcvar::new(variable::read(text).unwrap_or(Variable::Null)),
+                        _ => Rcvar::new(Variable::Null),
+                    })
+                }),
+            )),
+        );
         let substr = Signature::new(vec![ArgumentType::String, ArgumentType::Number, ArgumentType::Number], None);
         runtime.register_function(
             "substr",
