@@ -99,7 +99,7 @@ fn string(text: &[char], at: &mut usize) -> String {
 fn in_range(value: &serde_json::Value) -> bool {
     use serde_json::Value;
     match value {
-        Value::Number(number) => number.to_string().parse().is_ok_and(f64::is_finite),
+        Value::Number(number) => serde_json::from_str::<f64>(&number.to_string()).is_ok(),
         Value::Array(values) => values.iter().all(in_range),
         Value::Object(values) => values.values().all(in_range),
         Value::Null | Value::Bool(_) | Value::String(_) => true,
