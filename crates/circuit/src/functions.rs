@@ -18,7 +18,7 @@ use crate::codec::normalised;
 /// All of them.
 #[must_use]
 pub fn all() -> Vec<ScalarUDF> {
-    vec![ScalarUDF::new_from_impl(DateBin::default())]
+    vec![ScalarUDF::new_from_impl(DateBin::default()), ScalarUDF::new_from_impl(DateTrunc::default())]
 }
 
 /// `date_bin(stride, time [, origin])`: the start of the bin that a time lies in; bins begin at the origin, which is
@@ -90,6 +90,92 @@ impl ScalarUDFImpl for DateBin {
         let bins = TimestampMicrosecondArray::from(bins).with_timezone_opt(zone);
         Ok(ColumnarValue::Array(Arc::new(bins)))
     }
+}
+
+/// `date_trunc(unit, time)` in microseconds: DataFusion's own counts nanoseconds, and fails outside of the years 1677 to
+/// 2262. Times with a zone and those of day are left to it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DateTrunc {
+    signature: Signature,
+}
+
+impl Default for DateTrunc {
+    fn default() -> Self {
+        Self { signature: Signature::user_defined(Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for DateTrunc {
+    fn name(&self) -> &'static str {
+        "date_trunc"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType, DataFusionError> {
+        Ok(arguments[1].clone())
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>, DataFusionError> {
+        let [unit, time] = arguments else {
+            return Err(DataFusionError::Plan("date_trunc takes a unit, as 'hour', and a time".into()));
+        };
+        if !unit.is_string() {
+            return Err(DataFusionError::Plan(format!("date_trunc: a unit is a text, as 'hour', not a {unit}")));
+        }
+        let time = match time {
+            DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64 | DataType::Null => {
+                DataType::Timestamp(TimeUnit::Microsecond, None)
+            }
+            kind if kind.is_string() => DataType::Timestamp(TimeUnit::Microsecond, None),
+            other @ (DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_)) => other.clone(),
+            other => return Err(DataFusionError::Plan(format!("date_trunc: a time expected, not a {other}"))),
+        };
+        Ok(vec![DataType::Utf8, time])
+    }
+
+    fn invoke_with_args(&self, call: ScalarFunctionArgs) -> Result<ColumnarValue, DataFusionError> {
+        let ColumnarValue::Scalar(ScalarValue::Utf8(Some(unit))) = &call.args[0] else {
+            return Err(DataFusionError::Execution("date_trunc: the unit is written in the query".into()));
+        };
+        if call.args[1].data_type() != DataType::Timestamp(TimeUnit::Microsecond, None) {
+            return datafusion::functions::datetime::date_trunc().invoke_with_args(call);
+        }
+        let (months, days, nanos, origin) = stride(&unit.to_lowercase())?;
+        let times = call.args[1].to_array(1)?;
+        let times = times.as_primitive::<TimestampMicrosecondType>().iter();
+        let starts = times.map(|time| time.map(|time| bin(months, days, nanos, time, origin)).transpose());
+        let starts: TimestampMicrosecondArray = starts.collect::<Result<Vec<_>, _>>()?.into();
+        Ok(match &call.args[1] {
+            ColumnarValue::Array(_) => ColumnarValue::Array(Arc::new(starts)),
+            ColumnarValue::Scalar(_) => ColumnarValue::Scalar(ScalarValue::try_from_array(&starts, 0)?),
+        })
+    }
+}
+
+/// Months, days, nanoseconds of a unit, and where in microseconds one of them begins.
+fn stride(unit: &str) -> Result<(i32, i32, i64, i64), DataFusionError> {
+    // 1970-01-05 is a Monday.
+    const MONDAY: i64 = 4 * 86_400_000_000;
+    Ok(match unit {
+        "year" => (12, 0, 0, 0),
+        "quarter" => (3, 0, 0, 0),
+        "month" => (1, 0, 0, 0),
+        "week" => (0, 7, 0, MONDAY),
+        "day" => (0, 1, 0, 0),
+        "hour" => (0, 0, 3_600_000_000_000, 0),
+        "minute" => (0, 0, 60_000_000_000, 0),
+        "second" => (0, 0, 1_000_000_000, 0),
+        "millisecond" => (0, 0, 1_000_000, 0),
+        "microsecond" => (0, 0, 1_000, 0),
+        other => {
+            return Err(DataFusionError::Plan(format!(
+                "date_trunc: there is no unit {other}; write year, quarter, month, week, day, hour, minute, second, millisecond or microsecond"
+            )));
+        }
+    })
 }
 
 /// The start of the bin of `time`, both in microseconds.

@@ -12,14 +12,14 @@ use lakeward_circuit::circuit::{Circuit, Restored, StartError};
 use lakeward_circuit::folder::FolderError;
 use lakeward_circuit::plan::{Operator, Planner};
 
-use crate::restart::{options, restore, save};
+use crate::restart::{self, options, restore, save};
 use crate::restart_many::{differing, event, mixed, mixed_events, pipeline, step};
 
 #[test]
 fn another_plan_is_refused_with_what_changed() {
     let tables = ["create table t (k int, v int)"];
     let (_, plan) = pipeline(&tables, &[("s", "select k, sum(v) s from t group by k")]);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = restart::folder().unwrap();
     let mut circuit = Circuit::start(&plan, &options(1), Some(folder.path())).unwrap();
     let manifest = save(&mut circuit).unwrap();
     drop(circuit);
@@ -38,7 +38,7 @@ fn another_plan_is_refused_with_what_changed() {
 fn what_came_in_the_first_step_only_is_neither_lost_nor_repeated() {
     let (relations, plan) =
         pipeline(&["create table t (k int)"], &[("one", "select 1 a"), ("n", "select count(*) n from t")]);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = restart::folder().unwrap();
     let mut circuit = Circuit::start(&plan, &options(2), Some(folder.path())).unwrap();
     let unbegun = save(&mut circuit).unwrap();
     drop(circuit);
@@ -55,14 +55,14 @@ fn what_came_in_the_first_step_only_is_neither_lost_nor_repeated() {
 #[test]
 fn a_folder_that_is_in_use_or_not_ours_is_refused() {
     let (_, plan) = mixed();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = restart::folder().unwrap();
     let circuit = Circuit::start(&plan, &options(1), Some(folder.path())).unwrap();
     let second = Circuit::start(&plan, &options(1), Some(folder.path())).unwrap_err();
     assert!(matches!(second, StartError::Folder(FolderError::InUse { .. })), "{second}");
     circuit.stop().unwrap();
     drop(Circuit::start(&plan, &options(1), Some(folder.path())).unwrap());
 
-    let foreign = tempfile::tempdir().unwrap();
+    let foreign = restart::folder().unwrap();
     fs::write(foreign.path().join("thesis.txt"), "mine").unwrap();
     let refused = Circuit::start(&plan, &options(1), Some(foreign.path())).unwrap_err();
     assert!(
@@ -98,7 +98,7 @@ fn an_operator_whose_state_has_no_name_is_noticed_at_the_start() {
     planner.add(Careless(by_key), vec![input], schema);
     let plan = Arc::new(planner.finish());
     drop(Circuit::start(&plan, &options(1), None).unwrap());
-    let folder = tempfile::tempdir().unwrap();
+    let folder = restart::folder().unwrap();
     let refused = Circuit::start(&plan, &options(1), Some(folder.path())).unwrap_err().to_string();
     assert!(refused.contains("#1 Careless keeps state without a name"), "{refused}");
 }
@@ -106,7 +106,7 @@ fn an_operator_whose_state_has_no_name_is_noticed_at_the_start() {
 #[test]
 fn old_states_are_removed_except_those_that_are_named() {
     let (relations, plan) = mixed();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = restart::folder().unwrap();
     let mut circuit = Circuit::start(&plan, &options(1), Some(folder.path())).unwrap();
     let mut manifests = Vec::new();
     for number in 0..5 {
@@ -124,7 +124,7 @@ fn old_states_are_removed_except_those_that_are_named() {
     };
     let there: Vec<bool> = manifests.iter().map(|manifest| is_there(manifest)).collect();
     assert_eq!(there, [false, true, false, true, true]);
-    let empty = tempfile::tempdir().unwrap();
+    let empty = restart::folder().unwrap();
     assert!(matches!(
         Circuit::restore(&plan, &options(1), empty.path(), &manifests[4]).unwrap(),
         Restored::Missing { .. }
@@ -152,7 +152,7 @@ fn a_lost_or_damaged_file_is_never_a_wrong_answer() {
     let views = [("s", "select t.k, count(*) n, sum(u.v) s from t join u on t.k = u.k group by t.k")];
     let tables = ["create table t (k int, g int, v int)", "create table u (k int primary key, v int)"];
     let (relations, plan) = pipeline(&tables, &views);
-    let whole = tempfile::tempdir().unwrap();
+    let whole = restart::folder().unwrap();
     let mut circuit = Circuit::start(&plan, &options(2), Some(whole.path())).unwrap();
     step(&mut circuit, &relations, &mixed_events(0, 400)).unwrap();
     let manifest = save(&mut circuit).unwrap();
@@ -174,7 +174,7 @@ fn a_lost_or_damaged_file_is_never_a_wrong_answer() {
     for file in files(whole.path()) {
         let name = file.strip_prefix(whole.path()).unwrap().to_owned();
         for (damage, harm) in &damages {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = restart::folder().unwrap();
             copy(whole.path(), folder.path());
             harm(&folder.path().join(&name), fs::read(&file).unwrap());
             // Rows are read only where they are needed, so damage of them shows in the step.
@@ -210,7 +210,7 @@ fn a_child_that_saves() {
 #[test]
 fn a_killed_process_leaves_its_folder_and_its_last_save() {
     let (relations, plan) = mixed();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = restart::folder().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["restart_faults::a_child_that_saves", "--exact", "--nocapture"])
         .env("LAKEWARD_CHILD", folder.path())

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::case::{Case, Event};
-use crate::restart::{options, restore, save};
+use crate::restart::{self, options, restore, save};
 use crate::run;
 
 /// One view for each kind of state that an operator keeps.
@@ -82,7 +82,7 @@ pub fn differing(expected: &Stepped, found: &Stepped) -> Option<usize> {
 #[test]
 fn every_kind_of_state_goes_on_with_other_workers() {
     let (relations, plan) = mixed();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = restart::folder().unwrap();
     let mut through = Circuit::start(&plan, &options(1), None).unwrap();
     let mut circuit = Circuit::start(&plan, &options(4), Some(folder.path())).unwrap();
     for (number, workers) in [2, 2, 3, 1, 2, 5, 3, 8, 3].into_iter().enumerate() {
@@ -107,7 +107,7 @@ fn keyed_inputs_and_joins_agree_on_the_worker_of_a_key() {
     };
     let steps = [all("u", &|_| 1), all("w", &|key| key), all("u", &|_| 2), all("w", &|key| key)];
     for workers in [[1, 1], [2, 2], [3, 3], [5, 5], [6, 6], [7, 7], [8, 3], [3, 7]] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = restart::folder().unwrap();
         let mut circuit = Circuit::start(&plan, &options(workers[0]), Some(folder.path())).unwrap();
         let mut rows: BTreeMap<(i32, i32, i32), i64> = BTreeMap::new();
         for (number, events) in steps.iter().enumerate() {

@@ -17,9 +17,9 @@ pub(super) enum Json {
 
 /// Parses what `serde_json` takes; anything else is `None`.
 pub(super) fn parse(message: &[u8]) -> Option<Json> {
-    let value: serde_json::Value = serde_json::from_slice(message).ok().filter(in_range)?;
+    let value: serde_json::Value = serde_json::from_slice(message).ok()?;
     let text: Vec<char> = std::str::from_utf8(message).expect("serde_json saw to it").chars().collect();
-    let json = read(&text, &mut 0);
+    let json = Some(read(&text, &mut 0)).filter(in_range)?;
     assert!(same(&json, &value), "the tree is serde_json's: {json:?} {value:?}");
     Some(json)
 }
@@ -96,13 +96,12 @@ fn string(text: &[char], at: &mut usize) -> String {
 }
 
 /// Whether doubles hold all numbers: with arbitrary precision, which dbsp asks for, `serde_json` takes any.
-fn in_range(value: &serde_json::Value) -> bool {
-    use serde_json::Value;
-    match value {
-        Value::Number(number) => serde_json::from_str::<f64>(&number.to_string()).is_ok(),
-        Value::Array(values) => values.iter().all(in_range),
-        Value::Object(values) => values.values().all(in_range),
-        Value::Null | Value::Bool(_) | Value::String(_) => true,
+fn in_range(json: &Json) -> bool {
+    match json {
+        Json::Number(number) => serde_json::from_str::<f64>(number).is_ok(),
+        Json::Array(values) => values.iter().all(in_range),
+        Json::Object(values) => values.iter().all(|(_, value)| in_range(value)),
+        Json::Null | Json::Bool(_) | Json::String(_) => true,
     }
 }
 
