@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::common::DataFusionError;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::registry::FunctionRegistry;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::decorrelate_lateral_join::DecorrelateLateralJoin;
 use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
@@ -104,7 +104,7 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(ScalarSubqueryToJoin::new()),
         Arc::new(DecorrelateLateralJoin::new()),
         Arc::new(ExtractEquijoinPredicate::new()),
-        Arc::new(EliminateCrossJoin::new()),
+        Arc::new(CrossJoins(EliminateCrossJoin::new())),
         Arc::new(PushDown(PushDownFilter::new())),
         Arc::new(OptimizeProjections::new()),
     ]
@@ -138,6 +138,37 @@ impl OptimizerRule for PushDown {
             return Ok(Transformed::no(plan));
         }
         self.0.rewrite(plan, config)
+    }
+}
+
+/// Cross joins become joins by keys, but for queries with a key of several relations: joins are taken apart into their
+/// inputs for it, and such a key, which belongs to no two of them, would be lost.
+#[derive(Debug)]
+struct CrossJoins(EliminateCrossJoin);
+
+impl OptimizerRule for CrossJoins {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>, DataFusionError> {
+        let of_several = |key: &Expr| {
+            let columns = key.column_refs();
+            columns.iter().any(|column| columns.iter().any(|other| other.relation != column.relation))
+        };
+        let shared = plan.exists(|node| match node {
+            LogicalPlan::Join(join) => Ok(join.on.iter().any(|(left, right)| of_several(left) || of_several(right))),
+            _ => Ok(false),
+        })?;
+        if shared { Ok(Transformed::no(plan)) } else { self.0.rewrite(plan, config) }
     }
 }
 
