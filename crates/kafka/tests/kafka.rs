@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests are the world around the source")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lakeward_kafka::{KafkaError, Source, SourceConfig};
@@ -585,6 +586,8 @@ fn leaves_whatever_the_group_still_waits_for() {
 /// A member that leaves while another joins: whatever the group asks at that moment, leaving comes to an end.
 #[test]
 fn leaves_while_others_join() {
+    let _alone = LEAVING.lock().unwrap_or_else(PoisonError::into_inner);
+    let lingering = threads("kafka-leave");
     const QUICK: (&str, &str) = ("heartbeat.interval.ms", "100");
     let cooperative = vec![("partition.assignment.strategy", "cooperative-sticky"), QUICK];
     for settings in [vec![QUICK], cooperative, vec![("group.protocol", "consumer")]] {
@@ -612,11 +615,14 @@ fn leaves_while_others_join() {
     }
     // Nor does what a drop waits for only for a while go on behind it.
     let began = Instant::now();
-    while threads("kafka-leave") > 0 {
+    while threads("kafka-leave") > lingering {
         assert!(began.elapsed() < PATIENCE, "a client that never closes was left behind");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+/// One test counts the threads that leave a group, the other leaves one behind that waits for its frozen broker.
+static LEAVING: Mutex<()> = Mutex::new(());
 
 /// How many threads of this process have that name.
 fn threads(name: &str) -> usize {
@@ -627,6 +633,7 @@ fn threads(name: &str) -> usize {
 /// The group's coordinator says nothing any more, and owes an answer: whoever leaves does not wait for it.
 #[test]
 fn leaves_a_group_that_is_frozen() {
+    let _alone = LEAVING.lock().unwrap_or_else(PoisonError::into_inner);
     let broker = Broker::own(1);
     let topic = broker.topic("frozen", 1);
     topic.produce(numbered(0..10));
