@@ -22,9 +22,22 @@ pub fn lower(plan: &LogicalPlan, planner: &mut Planner) -> Option<Result<NodeId,
 
 fn project(projection: &datafusion::logical_expr::Projection, planner: &mut Planner) -> Result<NodeId, Refused> {
     let input = planner.lower(&projection.input)?;
-    let columns = projection.expr.iter().map(|expr| Expression::new(expr, projection.input.schema()));
-    let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let fields = projection.schema.fields().iter();
+    selected(planner, input, projection.input.schema(), &projection.expr, &projection.schema)
+}
+
+/// The values of `exprs` for each row of `input`, whose columns are those of `schema`, as the columns of `out`.
+///
+/// # Errors
+/// As [`Expression::new`].
+pub fn selected(
+    planner: &mut Planner,
+    input: NodeId,
+    schema: &DFSchema,
+    exprs: &[Expr],
+    out: &DFSchema,
+) -> Result<NodeId, Refused> {
+    let columns = exprs.iter().map(|expr| Expression::new(expr, schema)).collect::<Result<Vec<_>, _>>()?;
+    let fields = out.fields().iter();
     let schema = loose_schema(fields.map(|field| (field.name().as_str(), field.data_type())));
     Ok(planner.add(Project::new(columns, schema.clone()), vec![input], schema))
 }

@@ -19,11 +19,10 @@ use dbsp::utils::Tup2;
 use dbsp::{IndexedZSetReader, OrdIndexedZSet};
 
 use super::filter::{Filter, conditions};
-use super::project::{Project, extended};
+use super::project::{extended, selected};
 use crate::builder::{Builder, Deltas, Kind};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch, loose_schema};
-use crate::expr::Expression;
 use crate::plan::{NodeId, Operator, Planner, State};
 use crate::refused::Refused;
 use crate::row::Row;
@@ -46,11 +45,7 @@ pub fn lower(plan: &LogicalPlan, planner: &mut Planner) -> Option<Result<NodeId,
                 // DISTINCT ON's order starts with its own columns.
                 let top = Top { numbering: Numbering::RowNumber, first: 1, last: 1 };
                 let node = top_k(planner, input, on.input.schema(), &groups, &order, top, false)?;
-                let columns = on.select_expr.iter().map(|expr| Expression::new(expr, on.input.schema()));
-                let columns = columns.collect::<Result<Vec<_>, _>>()?;
-                let fields = on.schema.fields().iter();
-                let schema = loose_schema(fields.map(|field| (field.name().as_str(), field.data_type())));
-                Ok(planner.add(Project::new(columns, schema.clone()), vec![node], schema))
+                selected(planner, node, on.input.schema(), &on.select_expr, &on.schema)
             };
             Some(first(planner))
         }
@@ -142,13 +137,8 @@ fn limited(limit: &Limit, input: &LogicalPlan, planner: &mut Planner) -> Option<
         LogicalPlan::SubqueryAlias(alias) => limited(limit, &alias.input, planner),
         LogicalPlan::Projection(projection) => {
             let node = limited(limit, &projection.input, planner)?;
-            let project = |node: NodeId| {
-                let columns = projection.expr.iter().map(|expr| Expression::new(expr, projection.input.schema()));
-                let columns = columns.collect::<Result<Vec<_>, _>>()?;
-                let fields = projection.schema.fields().iter();
-                let schema = loose_schema(fields.map(|field| (field.name().as_str(), field.data_type())));
-                Ok(planner.add(Project::new(columns, schema.clone()), vec![node], schema))
-            };
+            let project =
+                |node: NodeId| selected(planner, node, projection.input.schema(), &projection.expr, &projection.schema);
             Some(node.and_then(project))
         }
         _ => None,
