@@ -16,7 +16,7 @@ use lakeward_delta::view::{Compaction, View, ViewOptions};
 use lakeward_delta::{Checkpoints, Created, NamedTopic, Table, TableOptions, Topic, create};
 use lakeward_kafka::{LagProbe, Source};
 use lakeward_protocol::core::Beginning;
-use lakeward_protocol::core::step::{OnLostState, StepCore, StepPlan};
+use lakeward_protocol::core::step::{OnLostState, SourcePlan, StepCore, StepPlan};
 use lakeward_protocol::drive::step::{Ports, StepLimits, drive_steps};
 use lakeward_protocol::ports::Exit;
 use lakeward_protocol::position::{Frontier, PartitionId, SourceId};
@@ -250,15 +250,18 @@ fn engine(
 }
 
 fn step_plan(args: &RunArgs, loaded: &Loaded, names: Vec<String>, ends: Option<Frontier>) -> StepPlan {
-    let sources = u8::try_from(loaded.pipeline.sources.len()).expect("up to 255 sources");
-    let latest = |source: &SourceSql| {
+    let source = |source: &SourceSql| {
         let Origin::Kafka(kafka) = &source.from;
-        kafka.start == Start::Latest
+        let beginning = match kafka.start {
+            Start::Earliest => Beginning::Earliest,
+            Start::Latest => Beginning::Latest,
+        };
+        SourcePlan { beginning }
     };
-    let beginning = if loaded.pipeline.sources.iter().all(latest) { Beginning::Latest } else { Beginning::Earliest };
+    let sources = loaded.pipeline.sources.iter().map(source).collect();
     let on_lost_state = match args.on_lost_state {
         arguments::OnLostState::Stop => OnLostState::Stop,
         arguments::OnLostState::Replay => OnLostState::Replay,
     };
-    StepPlan { beginning, ends, on_lost_state, ..StepPlan::new(sources, names) }
+    StepPlan { ends, on_lost_state, ..StepPlan::of(sources, names) }
 }

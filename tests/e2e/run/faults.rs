@@ -78,6 +78,35 @@ fn a_table_that_was_restored_stops_the_pipeline() {
     assert!(ended.log.contains("sink "), "{}", ended.log);
 }
 
+/// A source that begins at `latest` beside one that begins at `earliest`, in either order.
+#[test]
+fn each_source_begins_where_it_says() {
+    for latest_first in [true, false] {
+        let topics = [crate::topic(1), crate::topic(1)];
+        let [t, u] = [latest_first, !latest_first].map(|latest| if latest { "latest" } else { "earliest" });
+        let pipeline = Pipeline::new(&format!(
+            "SET app_id = 'app'; SET state = '{{here}}/state'; SET step_latency_ms = 100;
+             CREATE SOURCE t (id BIGINT) WITH (kafka = '{{kafka}}', topic = '{}', start = '{t}');
+             CREATE SOURCE u (id BIGINT) WITH (kafka = '{{kafka}}', topic = '{}', start = '{u}');
+             CREATE VIEW v AS SELECT id FROM t UNION ALL SELECT id FROM u;
+             CREATE SINK s FROM v WITH (delta = '{{here}}/t');",
+            topics[0].name(),
+            topics[1].name(),
+        ));
+        let send = |ids: [u8; 2]| {
+            for (topic, id) in topics.iter().zip(ids) {
+                topic.produce([Message::new(format!("{{\"id\":{id}}}")).to(0)]);
+            }
+        };
+        send([1, 2]);
+        pipeline.run_to_end(&[]);
+        send([3, 4]);
+        pipeline.run_to_end(&[]);
+        let expected = if latest_first { [2, 3, 4] } else { [1, 3, 4] };
+        assert_eq!(pipeline.table("t").ids(), expected, "t at {t}, u at {u}");
+    }
+}
+
 #[test]
 fn new_partitions_of_a_topic_are_read_after_a_restart() {
     let mut random = StdRng::seed_from_u64(10);

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "breaks")]
 pub use broken::StepBreak;
-pub use plan::{OnLostState, StepPlan};
+pub use plan::{OnLostState, SourcePlan, StepPlan};
 pub use reason::StepReason;
 pub use words::{StepAction, StepEvent};
 
@@ -347,7 +347,7 @@ impl StepCore {
         match &self.work {
             Work::Recover(Recovery::Hear) => {
                 let heard: BTreeSet<_> = self.partitions.iter().map(|p| p.source()).collect();
-                if heard.len() == usize::from(self.plan.sources) {
+                if heard.len() == self.plan.sources.len() {
                     self.work = Work::Recover(Recovery::List);
                 }
             }

@@ -333,7 +333,8 @@ impl explore::World for World {
 impl World {
     pub fn new(scene: &Scene, fault: Option<StepBreak>) -> Self {
         let mut plan = StepPlan::new(1, vec!["sums".into(), "letters".into()]);
-        (plan.beginning, plan.trims, plan.on_lost_state) = (scene.beginning, scene.trims, scene.on_lost_state);
+        plan.sources[0].beginning = scene.beginning;
+        (plan.trims, plan.on_lost_state) = (scene.trims, scene.on_lost_state);
         let laws = Laws {
             records: scene.records,
             stops: scene.stops,

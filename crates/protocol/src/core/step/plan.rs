@@ -1,7 +1,7 @@
 //! What the user decides beforehand, by step.
 
 use crate::core::Beginning;
-use crate::position::{Frontier, SinkId};
+use crate::position::{Frontier, PartitionId, SinkId};
 
 /// Sinks that hold data while no checkpoint is to be found: the store was lost, or is another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -14,15 +14,20 @@ pub enum OnLostState {
     Replay,
 }
 
+/// What the user decides about one source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SourcePlan {
+    /// Where its partitions begin in a new pipeline. One that is added later begins at its first record.
+    pub beginning: Beginning,
+}
+
 /// The pipeline's form and the user's decisions. They do not change while a process runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StepPlan {
     /// The sinks' names, for errors. The first one is the journal (P7).
     pub sinks: Vec<String>,
-    /// How many sources there are; each has a partition at least.
-    pub sources: u8,
-    /// Where a new pipeline begins.
-    pub beginning: Beginning,
+    /// The sources, in the order in which the pipeline names them; each has a partition at least.
+    pub sources: Vec<SourcePlan>,
     /// The first offset to take of these partitions, in a new pipeline. A stored frontier below it
     /// is refused.
     pub seek: Frontier,
@@ -42,21 +47,27 @@ impl StepPlan {
     /// Without a source, without a sink, or with more than 255 of them.
     #[must_use]
     pub fn new(sources: u8, sinks: Vec<String>) -> Self {
-        assert!(sources > 0, "a pipeline has a source");
+        Self::of(vec![SourcePlan::default(); sources.into()], sinks)
+    }
+
+    /// The same with sources of which something else is decided.
+    ///
+    /// # Panics
+    /// Without a source, without a sink, or with more than 255 of either.
+    #[must_use]
+    pub fn of(sources: Vec<SourcePlan>, sinks: Vec<String>) -> Self {
+        assert!(!sources.is_empty() && sources.len() <= usize::from(u8::MAX), "a pipeline has 1 to 255 sources");
         assert!(!sinks.is_empty() && sinks.len() <= usize::from(u8::MAX), "a pipeline has 1 to 255 sinks");
-        Self {
-            sinks,
-            sources,
-            beginning: Beginning::default(),
-            seek: Frontier::new(),
-            ends: None,
-            on_lost_state: OnLostState::default(),
-            trims: false,
-        }
+        Self { sinks, sources, seek: Frontier::new(), ends: None, on_lost_state: OnLostState::default(), trims: false }
     }
 
     pub(super) fn name(&self, sink: SinkId) -> String {
         self.sinks[usize::from(sink.0)].clone()
+    }
+
+    /// What is decided about a partition's source.
+    pub(super) fn source(&self, partition: PartitionId) -> &SourcePlan {
+        &self.sources[usize::from(partition.source().0)]
     }
 
     /// The sinks in the order of commits.

@@ -213,7 +213,7 @@ impl StepCore {
         let at = match self.plan.seek.get(&partition) {
             Some(&at) if oldest <= at && at <= end => at,
             Some(&at) => return self.halt(StepReason::SeekOutside { partition, at, oldest, end }),
-            None if self.plan.beginning == Beginning::Latest => end,
+            None if self.plan.source(partition).beginning == Beginning::Latest => end,
             None => oldest,
         };
         self.begun.insert(partition, at);

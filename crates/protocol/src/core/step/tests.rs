@@ -74,7 +74,7 @@ fn shown(frontier: &Frontier) -> String {
 #[test]
 fn a_pipeline_begins_at_the_only_safe_place() {
     let plain = || StepPlan::new(1, vec!["sums".into(), "letters".into()]);
-    let latest = || StepPlan { beginning: Beginning::Latest, ..plain() };
+    let latest = || StepPlan { sources: vec![SourcePlan { beginning: Beginning::Latest }], ..plain() };
     let seek = |to| StepPlan { seek: Frontier::from([(P0, at(to))]), ..plain() };
     let replay = || StepPlan { on_lost_state: OnLostState::Replay, ..plain() };
     let (none, c) = ((-1, -1), checkpoint);

@@ -403,12 +403,17 @@ fn a_state_of_another_plan_is_refused() {
 fn latest_begins_at_the_end_for_ever() {
     let mut scene = Scene::new();
     scene.append(0, 0, &["a=1"]);
-    let latest = || StepPlan { beginning: Beginning::Latest, ..plan() };
+    scene.append(1, 0, &["b=1"]);
+    let latest = || {
+        let mut plan = plan();
+        plan.sources[0].beginning = Beginning::Latest;
+        plan
+    };
     settle(&mut scene.process(latest()));
     scene.append(0, 0, &["a=10"]);
     settle(&mut scene.process(latest()));
     scene.check();
-    assert_eq!(rows(&scene.tables[0].view()), ["a=10"], "the first start decided, and was written down");
+    assert_eq!(rows(&scene.tables[0].view()), ["a=10", "b=1"], "decided at the first start, for each source");
 }
 
 #[test]
