@@ -142,7 +142,7 @@ fn inputs(loaded: &Loaded, session: &Session, budget: &Budget) -> Result<Option<
         let asking =
             Source::assign(config.clone(), std::collections::BTreeSet::new()).map_err(|error| Failure::port(&error))?;
         let Some(partitions) = session.wait_for(|| asking.partitions())? else { return Ok(None) };
-        inputs.push(Source::assign(config, partitions).map_err(|error| Failure::port(&error))?);
+        inputs.push(Source::assign_all(config, partitions).map_err(|error| Failure::port(&error))?);
     }
     Ok(Some(inputs))
 }

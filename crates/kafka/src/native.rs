@@ -182,7 +182,15 @@ pub(crate) fn cached_end(consumer: &BaseConsumer<Context>, topic: &CStr, partiti
 /// A topic's id. `None` from brokers that have none (before 2.8, and the mock cluster).
 pub(crate) type TopicId = Option<[u8; 16]>;
 
-/// A question for a topic's id that is under way.
+/// What the brokers say of a topic.
+#[derive(Clone, Copy)]
+pub(crate) struct Described {
+    pub(crate) id: TopicId,
+    /// How many partitions it has.
+    pub(crate) partitions: u32,
+}
+
+/// A question for a topic's id and partitions that is under way.
 pub(crate) struct IdentityQuery {
     queue: ptr::NonNull<c::rd_kafka_queue_t>,
     _consumer: Arc<BaseConsumer<Context>>,
@@ -225,7 +233,7 @@ impl IdentityQuery {
     }
 
     /// Waits up to `wait` for the answer.
-    pub(crate) fn answer(&self, wait: Duration) -> Option<Result<TopicId, RDKafkaErrorCode>> {
+    pub(crate) fn answer(&self, wait: Duration) -> Option<Result<Described, RDKafkaErrorCode>> {
         let wait_ms = i32::try_from(wait.as_millis()).expect("waits are short");
         // SAFETY: the queue is ours. The event is destroyed once, after the last use of what it holds.
         unsafe {
@@ -241,7 +249,7 @@ impl IdentityQuery {
 
     /// # Safety
     /// `event` is an event that is not destroyed yet.
-    unsafe fn read(event: *mut c::rd_kafka_event_t) -> Result<TopicId, RDKafkaErrorCode> {
+    unsafe fn read(event: *mut c::rd_kafka_event_t) -> Result<Described, RDKafkaErrorCode> {
         use c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
         // SAFETY: the event is alive by contract; all pointers got from it live as long as it does,
         // and each is checked for null before it is followed.
@@ -264,14 +272,17 @@ impl IdentityQuery {
             if !error.is_null() && c::rd_kafka_error_code(error) != RD_KAFKA_RESP_ERR_NO_ERROR {
                 return Err(c::rd_kafka_error_code(error).into());
             }
+            let mut count = 0;
+            c::rd_kafka_TopicDescription_partitions(topic, &raw mut count);
+            let partitions = u32::try_from(count).expect("Kafka numbers partitions with an i32");
             let id = c::rd_kafka_TopicDescription_topic_id(topic);
             if id.is_null() {
-                return Ok(None);
+                return Ok(Described { id: None, partitions });
             }
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&c::rd_kafka_Uuid_most_significant_bits(id).to_be_bytes());
             bytes[8..].copy_from_slice(&c::rd_kafka_Uuid_least_significant_bits(id).to_be_bytes());
-            Ok((bytes != [0; 16]).then_some(bytes))
+            Ok(Described { id: (bytes != [0; 16]).then_some(bytes), partitions })
         }
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Reader {
     group: Group,
     watch: Watch,
     trouble: Trouble,
+    /// Partitions that are added to the topic are ours as well.
+    grows: bool,
     /// By number; `None` where it is not ours.
     parts: Vec<Option<Part>>,
     batch: Option<Batch>,
@@ -90,6 +92,7 @@ impl Reader {
             group,
             watch,
             trouble,
+            grows: false,
             parts: Vec::new(),
             batch: Some(Batch::new(BATCH)),
             outbox: VecDeque::new(),
@@ -100,8 +103,9 @@ impl Reader {
         }
     }
 
-    /// Partitions that are ours without a group.
-    pub(crate) fn give(&mut self, partitions: &BTreeSet<PartitionId>) {
+    /// Partitions that are ours without a group; `grows`: and so are all that are added.
+    pub(crate) fn give(&mut self, partitions: &BTreeSet<PartitionId>, grows: bool) {
+        self.grows = grows;
         self.gained(partitions.clone());
     }
 
@@ -302,6 +306,11 @@ impl Reader {
         let reading = self.parts.iter().flatten().any(|part| part.delivering);
         if let Some(error) = self.watch.check(&self.consumer, &self.name, reading, Instant::now()) {
             self.handoff.fail(error);
+            return;
+        }
+        let (ours, all) = (u32::try_from(self.parts.len()).expect("an i32 each"), self.watch.partitions());
+        if self.grows && all > ours {
+            self.gained((ours..all).map(PartitionId).collect());
         }
     }
 

@@ -105,7 +105,7 @@ impl Source {
     /// # Errors
     /// A setting that librdkafka does not take.
     pub fn subscribe(config: SourceConfig) -> Result<Self, KafkaError> {
-        let source = Self::open(config, None)?;
+        let source = Self::open(config, None, false)?;
         source.consumer.subscribe(&[&source.config.topic]).map_err(|e| setting(&e, "topic"))?;
         Ok(source)
     }
@@ -115,10 +115,18 @@ impl Source {
     /// # Errors
     /// A setting that librdkafka does not take.
     pub fn assign(config: SourceConfig, partitions: BTreeSet<PartitionId>) -> Result<Self, KafkaError> {
-        Self::open(config, Some(partitions))
+        Self::open(config, Some(partitions), false)
     }
 
-    fn open(config: SourceConfig, partitions: Option<BTreeSet<PartitionId>>) -> Result<Self, KafkaError> {
+    /// The same with all partitions that the topic has; those that are added to it later come as well.
+    ///
+    /// # Errors
+    /// A setting that librdkafka does not take.
+    pub fn assign_all(config: SourceConfig, partitions: BTreeSet<PartitionId>) -> Result<Self, KafkaError> {
+        Self::open(config, Some(partitions), true)
+    }
+
+    fn open(config: SourceConfig, partitions: Option<BTreeSet<PartitionId>>, grows: bool) -> Result<Self, KafkaError> {
         let client: ClientConfig = config.client()?;
         let bad_name = || KafkaError::Setting {
             key: "topic".to_owned(),
@@ -142,7 +150,7 @@ impl Source {
         );
         let is_member = partitions.is_none();
         if let Some(partitions) = &partitions {
-            reader.give(partitions);
+            reader.give(partitions, grows);
         }
         let reader = std::thread::Builder::new()
             .name("kafka-reader".to_owned())
@@ -176,7 +184,7 @@ impl Source {
         let asked = IdentityQuery::ask(&self.consumer, &self.name, broker, PATIENCE);
         let answer = asked.answer(PATIENCE + Duration::from_secs(1));
         let answer = answer.unwrap_or(Err(rdkafka::error::RDKafkaErrorCode::OperationTimedOut));
-        let id = answer.map_err(|code| self.unanswered("ask for the id", &Rdkafka::MetadataFetch(code)))?;
+        let id = answer.map_err(|code| self.unanswered("ask for the id", &Rdkafka::MetadataFetch(code)))?.id;
         // What the caller decides by this answer is about this topic and no later one.
         *self.known.lock().expect("no panic while it is held") = Seen { id, broker };
         Ok(TopicIdentity { name: self.config.topic.clone(), id })

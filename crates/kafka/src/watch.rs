@@ -1,9 +1,10 @@
-//! Is it still the same topic? (P9)
+//! Is it still the same topic (P9), and how many partitions has it?
 //!
 //! A topic that is deleted and made again while we read goes on at our offset as if nothing had
 //! happened, once it has that many records. librdkafka does not tell. So its id is asked for from
 //! time to time, and at once when something looks like a deletion. Between the two a stretch of a
-//! new topic may pass as the old one's: at most what [`INTERVAL`] lets through.
+//! new topic may pass as the old one's: at most what [`INTERVAL`] lets through. The same answer tells of
+//! partitions that were added.
 
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
@@ -39,16 +40,22 @@ pub(crate) struct Watch {
     known: Known,
     due: Option<Instant>,
     asked: Option<IdentityQuery>,
+    partitions: u32,
 }
 
 impl Watch {
     pub(crate) fn new(topic: String, known: Known) -> Self {
-        Self { topic, known, due: None, asked: None }
+        Self { topic, known, due: None, asked: None, partitions: 0 }
     }
 
     /// Asks at the next occasion.
     pub(crate) fn suspect(&mut self) {
         self.due = None;
+    }
+
+    /// The most partitions that the topic was said to have: it never has fewer again.
+    pub(crate) fn partitions(&self) -> u32 {
+        self.partitions
     }
 
     /// Asks where it is time to, and looks at answers. Never waits.
@@ -63,7 +70,13 @@ impl Watch {
             let answer = asked.answer(Duration::ZERO)?;
             self.asked = None;
             return match answer {
-                Ok(is) => self.compare(is),
+                Ok(is) => {
+                    let changed = self.compare(is.id);
+                    if changed.is_none() {
+                        self.partitions = self.partitions.max(is.partitions);
+                    }
+                    changed
+                }
                 Err(code) => {
                     debug!("ask for the id of topic {}: {code}", self.topic);
                     self.known.lock().expect("no panic while it is held").broker = None;

@@ -403,6 +403,29 @@ fn k73_waits_for_a_topic_and_for_more_partitions() {
 }
 
 #[test]
+fn who_reads_alone_is_given_what_is_added_if_it_reads_all() {
+    let topic = Broker::shared().topic("alone", 2);
+    let first = BTreeSet::from([P0, PartitionId(1)]);
+    let mut member = Member::new(Source::assign_all(config(&topic, &[]), first.clone()).expect("open"));
+    let mut fixed = Member::new(Source::assign(config(&topic, &[]), first.clone()).expect("open"));
+    for member in [&mut member, &mut fixed] {
+        member.until("partitions are given", |m| m.owned == first);
+        member.start(&first.iter().map(|p| (*p, Offset::ZERO)).collect());
+    }
+    topic.produce([Message::new("0").to(0), Message::new("1").to(1)]);
+    member.until("the records", |m| m.count() == 2);
+    topic.grow(4);
+    topic.produce([Message::new("0").to(0), Message::new("2").to(2), Message::new("3").to(3)]);
+    member.until("new partitions", |m| m.owned.len() == 4);
+    member.start(
+        &(0..4).map(|p| (PartitionId(p), member.at.get(&PartitionId(p)).copied().unwrap_or(Offset::ZERO))).collect(),
+    );
+    member.until("their records", |m| m.count() == 5);
+    fixed.until("the one record more", |m| m.count() == 3);
+    assert_eq!(fixed.owned, first, "who reads some of them is given no others");
+}
+
+#[test]
 fn begins_anew_at_full_speed_without_a_trace_of_before() {
     let topic = Broker::shared().topic("anew", 2);
     topic.produce((0..40_000_u64).map(|n| Message::new(format!("{n:0100}")).to((n % 2) as i32)));

@@ -107,18 +107,35 @@ fn each_source_begins_where_it_says() {
     }
 }
 
+/// One more partition, and some records for it.
+fn grow(job: &Job, partitions: i32) {
+    job.bids.topic.grow(partitions + 1);
+    wait_for("the new partition", || {
+        let (oldest, end) = job.bids.topic.watermarks(partitions);
+        if (oldest, end) == (0, 0) { Ok(()) } else { Err(format!("{oldest} to {end}")) }
+    });
+    job.bids.produce((0..20).map(|price| (partitions, json!({"auction": price % 5, "price": price + 1}))).collect());
+}
+
 #[test]
-fn new_partitions_of_a_topic_are_read_after_a_restart() {
+fn new_partitions_of_a_topic_are_read_after_a_restart_and_while_running() {
     let mut random = StdRng::seed_from_u64(10);
     let job = Job::new();
     job.send(&mut random, 50, 20);
     job.pipeline.run_to_end(&[]);
-    job.bids.topic.grow(PARTITIONS + 1);
-    wait_for("the new partition", || {
-        let (oldest, end) = job.bids.topic.watermarks(PARTITIONS);
-        if (oldest, end) == (0, 0) { Ok(()) } else { Err(format!("{oldest} to {end}")) }
-    });
-    job.bids.produce((0..20).map(|price| (PARTITIONS, json!({"auction": price % 5, "price": price + 1}))).collect());
+    grow(&job, PARTITIONS);
+    job.pipeline.run_to_end(&[]);
+    job.judge_at_end();
+    let running = job.pipeline.start(&[]);
+    running.wait_log("reading");
+    for more in 1..=2 {
+        grow(&job, PARTITIONS + more);
+        job.pipeline.table("hot").wait_txn(&format!("app-bid-{}", PARTITIONS + more), 19);
+        job.send(&mut random, 50, 20);
+    }
+    running.wait_log("partitions were added: 6");
+    running.kill();
+    job.send(&mut random, 50, 20);
     job.pipeline.run_to_end(&[]);
     job.judge_at_end();
 }

@@ -1,5 +1,6 @@
 //! What a run says: a line a step, and the metrics.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use lakeward_protocol::core::{Ending, Why};
@@ -22,13 +23,22 @@ pub struct Steps {
     /// Where the run ends, if it does.
     ends: Option<Frontier>,
     bar: Option<ProgressBar>,
+    /// The first partitions are given; others are new.
+    is_reading: bool,
 }
 
 impl Steps {
     /// Tells of progress and readiness; on a terminal with a bar, where the end is known.
     #[must_use]
     pub fn new(progress: Progress, ready: Ready, ends: Option<Frontier>) -> Self {
-        Self { reporter: Reporter::new(progress, ready), stepping: None, messages: 0, ends, bar: None }
+        Self {
+            reporter: Reporter::new(progress, ready),
+            stepping: None,
+            messages: 0,
+            ends,
+            bar: None,
+            is_reading: false,
+        }
     }
 
     fn start_bar(&mut self, positions: &Frontier) {
@@ -50,7 +60,15 @@ impl Steps {
 }
 
 impl Watch for Steps {
+    fn gained(&mut self, partitions: &BTreeSet<PartitionId>) {
+        if self.is_reading {
+            let added: Vec<String> = partitions.iter().map(PartitionId::to_string).collect();
+            tracing::info!("partitions were added: {} begin at their first offsets", added.join(", "));
+        }
+    }
+
     fn started(&mut self, positions: &Frontier) {
+        self.is_reading = true;
         self.start_bar(positions);
         self.reporter.started(positions);
     }

@@ -15,7 +15,8 @@ pub struct Checkpoint {
     pub id: CommitId,
     /// The state is the one over exactly the input below it.
     pub frontier: Frontier,
-    /// Where the pipeline began, for ever. A partition that it does not name began at 0.
+    /// Where the pipeline began, for ever. A partition that it does not name was added to its topic
+    /// later, and began at 0.
     pub begun: Frontier,
     /// What the circuit wants to be told at [`Circuit::restore`] (fingerprint of the plan, workers,
     /// layout, ...); opaque here. `None`: the empty circuit, and no state was saved.

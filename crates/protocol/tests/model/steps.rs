@@ -18,6 +18,7 @@ const CRASHES: &str = "by step: crashes, lost replies, checkpoints";
 const SHAPE: &str = "by step: foreign writers, a new shape, a wish to stop";
 const LATEST: &str = "by step: latest";
 const LOSSES: &str = "by step: the newest checkpoint is lost, input is trimmed";
+const ADDED: &str = "by step: a partition is added";
 const REWIND: &str = "by step: a frontier set back";
 const EXPIRY: &str = "by step: input expires";
 
@@ -123,11 +124,19 @@ fn rare() -> Vec<Scene> {
     let lost = Scene { records: [&[BOTH, LETTER], &[]], stops: true, total: 2, ..base() };
     vec![
         Scene {
-            name: "by step: a partition is added",
+            name: ADDED,
             records: [&[BOTH], &[LETTER, SUM]],
             budget: Budget { crashes: 1, rivals: 1, extends: 1, ..Budget::default() },
             total: 3,
             saves: 0,
+            ..one.clone()
+        },
+        Scene {
+            name: "by step: a partition is added, latest",
+            records: [&[BOTH, LETTER], &[SUM]],
+            beginning: Beginning::Latest,
+            budget: Budget { crashes: 1, fates: 1, appends: 1, extends: 1, ..Budget::default() },
+            total: 4,
             ..one.clone()
         },
         Scene {

@@ -52,7 +52,7 @@ impl StepCore {
             number: self.number,
             id,
             frontier: self.stepped.clone(),
-            begun: self.begun.clone(),
+            begun: self.complete(&self.begun),
             state: Some(state),
         }));
     }

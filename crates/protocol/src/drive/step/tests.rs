@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{Ports, StepDrive, StepLimits};
-use crate::core::step::{StepCore, StepPlan, StepReason};
+use crate::core::step::{SourcePlan, StepCore, StepPlan, StepReason};
 use crate::core::{Beginning, Ending, Why};
 use crate::drive::{Port, Progress, Stopped, Watch};
 use crate::memory::{
@@ -418,14 +418,44 @@ fn latest_begins_at_the_end_for_ever() {
 
 #[test]
 fn a_partition_that_is_added_is_read_from_its_beginning() {
+    for beginning in [Beginning::Earliest, Beginning::Latest] {
+        for restarts in [false, true] {
+            let mut scene = Scene::new();
+            let plan = || StepPlan { sources: vec![SourcePlan { beginning }; 2], ..plan() };
+            let mut process = scene.process(plan());
+            settle(&mut process);
+            scene.append(0, 0, &["a=1"]);
+            settle(&mut process);
+            scene.topics[1].extend();
+            scene.append(1, 1, &["a=5"]);
+            if restarts {
+                process = scene.process(plan());
+            }
+            settle(&mut process);
+            scene.clock.advance(std::time::Duration::from_secs(10));
+            settle(&mut process);
+            scene.check();
+            assert_eq!(rows(&scene.tables[0].view()), ["a=6"], "{beginning:?}, restarts: {restarts}");
+            let added = PartitionId::of(SourceId(1), 1);
+            assert_eq!(scene.tables[0].frontier()[&added], at(1));
+            let newest = scene.states.manifests().pop().expect("a checkpoint");
+            assert_eq!(newest.begun.get(&added), Some(&Offset::ZERO), "decided once, and written down");
+        }
+    }
+}
+
+#[test]
+fn a_run_to_the_end_leaves_added_partitions_alone() {
     let mut scene = Scene::new();
     scene.append(0, 0, &["a=1"]);
-    let mut process = scene.process(plan());
+    let ends = Some(Frontier::from([(P0, at(2))]));
+    let mut process = scene.process(StepPlan { ends, ..plan() });
     settle(&mut process);
     scene.topics[1].extend();
     scene.append(1, 1, &["a=5"]);
     settle(&mut process);
+    scene.append(0, 0, &["a=1"]);
+    assert_eq!(run(&mut process).expect("it ends well"), Ending::Reached);
     scene.check();
-    assert_eq!(rows(&scene.tables[0].view()), ["a=6"]);
-    assert_eq!(scene.tables[0].frontier()[&PartitionId::of(SourceId(1), 1)], at(1));
+    assert_eq!(rows(&scene.tables[0].view()), ["a=2"]);
 }
