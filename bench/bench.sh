@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# bench.sh ARGS..: sets up the benchmark's virtual environment venv/ beside this script, then runs bench.py ARGS.
+# bench.sh ARGS..: sets up the benchmark's virtual environment venv/ beside this script, then runs bench.py ARGS,
+# or the script beside it that BENCH_SCRIPT names.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 "$here/../dev/prerequisites.sh" test
@@ -11,4 +12,4 @@ if ! cmp -s "$here/requirements.txt" "$stamp"; then
   "$here/venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
   cp "$here/requirements.txt" "$stamp"
 fi
-exec "$here/venv/bin/python" "$here/bench.py" "$@"
+exec "$here/venv/bin/python" "$here/${BENCH_SCRIPT:-bench.py}" "$@"

@@ -165,4 +165,27 @@ mod tests {
         let place = of(", WATERMARK FOR at AS at - INTERVAL '1 second'").expect_err("refused").place;
         assert_eq!((place.line, place.column), (1, 32));
     }
+
+    /// A slip is told where it stands, with the nearest name that there is.
+    #[test]
+    fn unknown_names_have_a_place_and_a_hint() {
+        #[rustfmt::skip] // columns: query, column of the fault, message
+        let cases = [
+            ("SELECT prise FROM bid", 25, "there is no column prise; did you mean price?"),
+            ("SELECT b.prise FROM bid AS b", 25, "there is no column b.prise; did you mean price?"),
+            ("SELECT uper(channel) FROM bid", 25, "there is no function uper; did you mean upper?"),
+            ("SELECT cuont(*) FROM bid", 25, "there is no function cuont; did you mean count?"),
+            ("SELECT price FROM bid WHERE auctoin = 1", 46, "there is no column auctoin; did you mean auction?"),
+            ("SELECT price FROM bid WHERE something_else = 1", 46, "there is no column something_else"),
+        ];
+        for (query, column, message) in cases {
+            let text = format!(
+                "CREATE SOURCE bid (auction BIGINT, price BIGINT, channel TEXT) WITH (kafka = 'h:1', topic = 't');
+CREATE VIEW v AS {query};
+CREATE SINK s FROM v WITH (delta = 's');"
+            );
+            let fault = compile(&Pipeline::parse(&text, &|_| None).expect("a pipeline")).expect_err(query);
+            assert_eq!((fault.place.line, fault.place.column, fault.message.as_str()), (2, column, message), "{query}");
+        }
+    }
 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
-use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::TypePlanner;
@@ -31,6 +31,7 @@ use datafusion::sql::sqlparser::ast;
 use crate::expr::plain;
 use crate::functions;
 use crate::guard;
+use crate::pipeline::{Place, nearest};
 use crate::refused::Refused;
 
 /// The relations that queries can name, and the planner of queries.
@@ -71,7 +72,8 @@ impl Queries {
         guard::query(query)?;
         let statement = Statement::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
         let state = self.context.state();
-        let plan = futures::executor::block_on(state.statement_to_plan(statement)).map_err(refused)?;
+        let plan = futures::executor::block_on(state.statement_to_plan(statement));
+        let plan = plan.map_err(|error| unknown(&state, error))?;
         let plan = guard::plan(plan)?;
         let config = state.config_options();
         let plan = state.analyzer().execute_and_check(plan, config, |_, _| {}).map_err(refused)?;
@@ -172,9 +174,14 @@ impl OptimizerRule for CrossJoins {
     }
 }
 
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    text.strip_prefix(before)?.strip_suffix(after)
+}
+
 pub(crate) fn state() -> SessionState {
     let config = SessionConfig::new()
         .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false)
+        .set_bool("datafusion.sql_parser.collect_spans", true)
         .set_bool("datafusion.optimizer.enable_physical_uncorrelated_scalar_subquery", false);
     let builder = SessionStateBuilder::new().with_default_features().with_config(config);
     let mut state = builder.with_type_planner(Arc::new(Types)).build();
@@ -203,7 +210,35 @@ impl TypePlanner for Types {
     }
 }
 
-/// As a refusal, in the words of DataFusion.
+/// As a refusal, in the words of DataFusion, with the place that it names.
 pub(crate) fn refused(error: DataFusionError) -> Refused {
-    Refused::new(plain(&error))
+    let mut refused = Refused::new(plain(&error));
+    if let DataFusionError::SchemaError(schema, _) = error.find_root()
+        && let SchemaError::FieldNotFound { field, valid_fields } = schema.as_ref()
+    {
+        refused.what = format!("there is no column {}", field.quoted_flat_name());
+        let near = nearest(field.name(), valid_fields.iter().map(Column::name));
+        refused.hint = near.map(|near| format!("did you mean {near}?"));
+    }
+    refused.place = error.diagnostic().and_then(|diagnostic| diagnostic.span).map(|span| Place::of_query(span));
+    refused
+}
+
+/// As a refusal; a relation or function that is not known with the nearest that is.
+pub(crate) fn unknown(state: &SessionState, error: DataFusionError) -> Refused {
+    let said = error.diagnostic().map_or_else(String::new, |diagnostic| diagnostic.message.clone());
+    let mut refused = refused(error);
+    let (what, name, known) = if let Some(name) = between(&said, "table '", "' not found") {
+        let schema = state.schema_for_ref("any");
+        ("table or view", name, schema.map(|schema| schema.table_names()).unwrap_or_default())
+    } else if let Some(name) = between(&said, "Invalid function '", "'") {
+        let scalar = state.scalar_functions().keys();
+        let all = scalar.chain(state.aggregate_functions().keys()).chain(state.window_functions().keys());
+        ("function", name, all.cloned().collect())
+    } else {
+        return refused;
+    };
+    refused.what = format!("there is no {what} {name}");
+    refused.hint = nearest(name, known.iter().map(String::as_str)).map(|near| format!("did you mean {near}?"));
+    refused
 }

@@ -73,7 +73,8 @@ impl Batch {
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
-        let answer = self.context.sql_with_options(query, options).await.map_err(logical::refused)?;
+        let answer = self.context.sql_with_options(query, options).await;
+        let answer = answer.map_err(|error| logical::unknown(&self.context.state(), error))?;
         let schema: Schema = answer.schema().as_arrow().clone();
         let batches = answer.collect().await.map_err(logical::refused)?;
         Ok((Arc::new(schema), batches))
@@ -139,5 +140,16 @@ impl PartitionStream for Rows {
             Ok(())
         });
         stream.build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Batch;
+
+    #[test]
+    fn an_unknown_table_is_named_as_it_was_written() {
+        let asked = futures::executor::block_on(Batch::default().ask("SELECT 1 FROM bids"));
+        assert_eq!(asked.expect_err("no such table").to_string(), "there is no table or view bids");
     }
 }

@@ -28,6 +28,13 @@ impl Place {
         Self { width: usize::try_from(width).unwrap_or(1).max(1), ..Self::at(start) }
     }
 
+    /// Where a span of the planner's starts.
+    #[must_use]
+    pub fn of_query(span: datafusion::common::Span) -> Self {
+        let location = |at: datafusion::common::Location| Location { line: at.line, column: at.column };
+        Self::of(Span::new(location(span.start), location(span.end)))
+    }
+
     fn at(location: Location) -> Self {
         let number = |raw: u64| usize::try_from(raw).unwrap_or(usize::MAX);
         Self { line: number(location.line), column: number(location.column), width: 1 }
