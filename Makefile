@@ -6,9 +6,11 @@
 #   make torture     long: many kills, fuzzing          LAKEWARD_TORTURE=N sets how much
 #   make perf-count  instructions a message, against dev/perf-count.tsv
 #   make bench       messages a second, CPU time and memory beside other programs   BENCH="--messages 500000" sets options
+#   make bench-nexmark   pipelines of SQL beside Flink                               BENCH="--events 500000" sets options
+#   make bench-engine    the SQL engine alone beside dbsp's own typed operators
 #
 # LAKEWARD_TEST_KAFKA=host:port   use a broker that runs already, in place of one of our own
-.PHONY: demo build test check lint torture perf-count bench venv kafka
+.PHONY: demo build test check lint torture perf-count bench bench-nexmark bench-engine venv kafka
 
 # --workspace: the same features, and so the same artefacts, as the tests.
 demo:
@@ -38,6 +40,13 @@ perf-count:
 
 bench:
 	@bench/bench.sh $(BENCH)
+
+bench-nexmark:
+	@bench/nexmark/nexmark.sh $(BENCH)
+
+bench-engine:
+	@dev/prerequisites.sh build
+	cargo run --locked --release --workspace --features lakeward-circuit/engine --example engine
 
 venv:
 	@dev/prerequisites.sh test

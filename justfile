@@ -21,3 +21,9 @@ perf-count:
 
 bench *OPTIONS:
     make bench BENCH="{{OPTIONS}}"
+
+bench-nexmark *OPTIONS:
+    make bench-nexmark BENCH="{{OPTIONS}}"
+
+bench-engine:
+    make bench-engine

@@ -29,7 +29,7 @@ cargo build --locked -q --workspace --example count --example encode
 counts > "$new" <<'LIST'
 decode|count|20000|1|lakeward_decode::decoder::Decoder::decode
 decode, 1 % bad|count|20000 100|1|lakeward_decode::decoder::Decoder::decode
-encode zstd|encode|20000 zstd|3|*Writer::write* *seal_next*
+encode zstd|encode|32000 zstd|3|*Writer::write* *seal_next*
 LIST
 
 if [ "${1:-}" = accept ]; then

@@ -48,7 +48,7 @@ def arguments():
 def judge(folder, prefix_rows):
     """DuckDB with the events as tables."""
     con = tables.reader()
-    con.execute("CREATE MACRO date_bin(width, at, origin) AS time_bucket(width, at, origin)")
+    con.execute("CREATE MACRO date_bin(width, moment, start) AS time_bucket(width, moment, start)")
     for kind, columns in queries.SOURCES.items():
         shape = ", ".join(f"'{name}': '{what}'" for name, what in (c.strip().split(" ", 1) for c in columns.split(",")))
         con.execute(f"CREATE TABLE {kind} AS SELECT * FROM read_json('{folder}/{kind}.json', format = 'newline_delimited', columns = {{{shape}}})")

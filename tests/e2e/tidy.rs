@@ -24,9 +24,13 @@ fn read(name: &Path) -> String {
     fs::read_to_string(repository().join(name)).unwrap_or_else(|error| panic!("{}: {error}", name.display()))
 }
 
-/// The part of a source file that ships: up to its unit tests.
+/// The part of a source file that ships: up to its unit tests, where it holds them itself.
 fn shipped(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod ").next().expect("a first part")
+    let inline = text.match_indices("#[cfg(test)]\nmod ").find(|(at, _)| {
+        let line = text[*at..].lines().nth(1);
+        line.is_some_and(|line| line.ends_with('{'))
+    });
+    inline.map_or(text, |(at, _)| &text[..at])
 }
 
 fn is_test(name: &Path) -> bool {

@@ -7,10 +7,9 @@
 mod retry;
 pub mod step;
 mod stopped;
-mod watch;
-
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::collections::VecDeque;
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! The engine alone, from memory: SQL over Arrow batches beside the same queries in dbsp's own typed operators.
 //!
-//! `make bench-engine`, or `cargo bench --workspace --bench engine -- [EVENTS] [QUERY..]`. One worker each, in turn, over
-//! the same events in the same steps; the time is that of pushing and stepping. Both must end with as many rows of the
+//! `make bench-engine`, or `cargo run --release --workspace --features lakeward-circuit/engine --example engine --
+//! [EVENTS] [QUERY..]`. One worker each, in turn, over the same events in the same steps; the time is that of pushing and stepping. Both must end with as many rows of the
 //! same number of copies, or nothing is printed. `group` is what one core takes in from Arrow for a GROUP BY.
 
 mod events;
@@ -97,7 +97,7 @@ fn by_sql(query: &str, steps: &[Step]) -> Run {
 }
 
 fn main() {
-    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+    let mut words = std::env::args().skip(1);
     let events = words.next().map_or(1_000_000, |word| word.parse().expect("EVENTS is a number"));
     let wanted: Vec<String> = words.collect();
     let steps = steps(events, STEP);
