@@ -103,12 +103,14 @@ struct Output {
     changes: Arc<Mutex<Vec<Part>>>,
     schema: SchemaRef,
     codec: Arc<Codec>,
+    grows: bool,
 }
 
 /// What a step did.
 #[derive(Debug)]
 pub struct Stepped {
-    /// Of each view, in the plan's order: each row that changed once, with its weight.
+    /// Of each view, in the plan's order: each row that changed once, with its weight. Of views that only grow a row
+    /// may stand more than once.
     pub views: Vec<Part>,
     /// Rows that an expression failed for.
     pub failures: Vec<Failure>,
@@ -287,7 +289,12 @@ impl Circuit {
         self.engine.transaction().map_err(|error| EngineError::new("take a step", error))?;
         let views = self.shared.outputs.iter().map(|output| {
             let parts = std::mem::take(&mut *output.changes.lock().expect("no worker panics while it holds this"));
-            Delta(parts).consolidated(&output.codec, &output.schema)
+            let change = Delta(parts);
+            if output.grows {
+                change.normalised(&output.schema)
+            } else {
+                change.consolidated(&output.codec, &output.schema)
+            }
         });
         Ok(Stepped { views: views.collect(), failures: net(self.shared.failures.take()) })
     }
@@ -363,13 +370,14 @@ fn net(mut failures: Vec<Failure>) -> Vec<Failure> {
 }
 
 fn outputs(plan: &Plan) -> Result<Vec<Output>, Refused> {
+    let growing = plan.growing();
     let output = |view: &crate::plan::View| {
         let schema = &plan.nodes[view.node.0].schema;
         let codec = Codec::new(schema.fields().iter().map(|field| field.data_type()))
             .map_err(|refused| refused.within(&view.name))?;
         let names = view.schema.fields().iter().zip(schema.fields());
         let schema = loose_schema(names.map(|(name, field)| (name.name().as_str(), field.data_type())));
-        Ok(Output { changes: Arc::default(), schema, codec: Arc::new(codec) })
+        Ok(Output { changes: Arc::default(), schema, codec: Arc::new(codec), grows: growing[view.node.0] })
     };
     plan.views.iter().map(output).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, StructArray};
-use arrow_row::{RowConverter, SortField};
+use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{DataType, SortOptions};
 
 use crate::refused::Refused;
@@ -47,19 +47,26 @@ impl Codec {
         Ok(Self { converter, columns: columns.len() })
     }
 
+    /// The rows of `columns`, whose equal values have equal bytes already; `None` for rows of no columns.
+    ///
+    /// # Panics
+    /// When the columns are not of the codec's types.
+    pub(crate) fn rows(&self, columns: &[ArrayRef]) -> Option<Rows> {
+        assert_eq!(columns.len(), self.columns, "a column for each type");
+        (!columns.is_empty()).then(|| self.converter.convert_columns(columns).expect("columns of the codec's types"))
+    }
+
     /// The rows of `columns`, each of `rows` values.
     ///
     /// # Panics
     /// When the columns are not of the codec's types.
     #[must_use]
     pub fn encode(&self, columns: &[ArrayRef], rows: usize) -> Vec<Row> {
-        assert_eq!(columns.len(), self.columns, "a column for each type");
-        if columns.is_empty() {
-            return vec![Row::default(); rows];
-        }
         let columns: Vec<ArrayRef> = columns.iter().map(normalised).collect();
-        let encoded = self.converter.convert_columns(&columns).expect("columns of the codec's types");
-        encoded.iter().map(|row| Row::new(row.data())).collect()
+        match self.rows(&columns) {
+            Some(encoded) => encoded.iter().map(|row| Row::new(row.data())).collect(),
+            None => vec![Row::default(); rows],
+        }
     }
 
     /// The columns of `rows`, which are of this codec.

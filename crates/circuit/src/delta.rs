@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
+use arrow_select::take::take;
 
-use crate::codec::Codec;
-use crate::row::Row;
+use crate::codec::{Codec, normalised};
 
 /// Rows with their weights: how many copies come (above zero) or go (below).
 #[derive(Clone, Debug)]
@@ -58,30 +58,48 @@ impl Delta {
         Self(self.0.iter().map(negate).collect())
     }
 
-    /// Each row once, with its weight in sum; rows whose weights cancel are gone. In the order of the rows' bytes.
+    /// Each row once, with its weight in sum; rows whose weights cancel are gone. In the order of the rows'
+    /// bytes.
     ///
     /// # Panics
     /// When a sum of weights passes 63 bits.
     #[must_use]
     pub fn consolidated(&self, codec: &Codec, schema: &SchemaRef) -> Part {
-        let mut weights: HashMap<Row, i64, ahash::RandomState> = HashMap::default();
-        for part in &self.0 {
-            let rows = codec.encode(part.batch.columns(), part.weights.len());
-            for (row, weight) in rows.iter().zip(part.weights.values()) {
-                let sum = weights.entry(row.clone()).or_insert(0);
-                *sum = sum.checked_add(*weight).expect("weights of one row within 63 bits");
+        let whole = self.normalised(schema);
+        let rows = codec.rows(whole.batch.columns());
+        let bytes = |at: u64| rows.as_ref().map_or(&[][..], |rows| rows.row(at as usize).data());
+        let mut places: HashMap<&[u8], usize, ahash::RandomState> = HashMap::default();
+        let mut sums: Vec<(u64, i64)> = Vec::new();
+        for (at, weight) in (0u64..).zip(whole.weights.values()) {
+            let place = *places.entry(bytes(at)).or_insert(sums.len());
+            match sums.get_mut(place) {
+                Some((_, sum)) => *sum = sum.checked_add(*weight).expect("weights of one row within 63 bits"),
+                None => sums.push((at, *weight)),
             }
         }
-        let mut rows: Vec<(Row, i64)> = weights.into_iter().filter(|(_, weight)| *weight != 0).collect();
-        rows.sort_unstable();
-        let columns = codec.decode(rows.iter().map(|(row, _)| row.bytes()));
-        let weights: Int64Array = rows.iter().map(|(_, weight)| *weight).collect::<Vec<_>>().into();
-        Part { batch: batch(schema, columns, weights.len()), weights }
+        drop(places);
+        sums.retain(|(_, sum)| *sum != 0);
+        sums.sort_unstable_by_key(|(at, _)| bytes(*at));
+        let (first, weights): (Vec<u64>, Vec<i64>) = sums.into_iter().unzip();
+        let first = UInt64Array::from(first);
+        let columns = whole.batch.columns().iter().map(|column| take(column, &first, None).expect("rows of the batch"));
+        Part { batch: batch(schema, columns.collect(), weights.len()), weights: weights.into() }
+    }
+
+    /// All parts as one, equal values with equal bytes.
+    #[must_use]
+    pub fn normalised(&self, schema: &SchemaRef) -> Part {
+        let whole = self.one_part(schema);
+        let columns = whole.batch.columns().iter().map(normalised).collect();
+        Part { batch: batch(schema, columns, whole.weights.len()), weights: whole.weights }
     }
 
     /// All parts as one.
     #[must_use]
     pub fn one_part(&self, schema: &SchemaRef) -> Part {
+        if let [only] = self.0.as_slice() {
+            return only.with_columns(schema, only.batch.columns().to_vec());
+        }
         let batches = self.0.iter().map(|part| &part.batch);
         let rows = concat_batches(schema, batches).expect("parts of one schema");
         let weights: Vec<i64> = self.0.iter().flat_map(|part| part.weights.values().iter().copied()).collect();

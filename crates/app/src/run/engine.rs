@@ -234,7 +234,9 @@ impl Circuit for Engine {
                 *self.tallies[at].entry(*partition).or_default() += *tally;
             }
             let held = &mut self.held[at];
-            if !change.weights.is_empty() {
+            if held.changes.weights.is_empty() {
+                held.changes = change;
+            } else if !change.weights.is_empty() {
                 let schema = held.changes.batch.schema();
                 let both = Delta(vec![std::mem::replace(&mut held.changes, change.clone()), change]);
                 held.changes = both.consolidated(&held.codec, &schema);
