@@ -220,7 +220,7 @@ pub(crate) fn refused(error: DataFusionError) -> Refused {
         let near = nearest(field.name(), valid_fields.iter().map(Column::name));
         refused.hint = near.map(|near| format!("did you mean {near}?"));
     }
-    refused.place = error.diagnostic().and_then(|diagnostic| diagnostic.span).map(|span| Place::of_query(span));
+    refused.place = error.diagnostic().and_then(|diagnostic| diagnostic.span).map(Place::of_query);
     refused
 }
 
