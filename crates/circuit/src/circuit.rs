@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use dbsp::circuit::{CircuitConfig, CircuitStorageConfig, Mode};
 use dbsp::operator::{MapHandle, Update};
 use dbsp::utils::Tup2;
-use dbsp::{DBSPHandle, IndexedZSetReader, InputHandle, OrdIndexedZSet, RootCircuit, Runtime};
+use dbsp::{DBSPHandle, InputHandle, OrdIndexedZSet, RootCircuit, Runtime};
 use feldera_storage::error::StorageError;
 use feldera_types::config::{StorageConfig, StorageOptions};
 use uuid::Uuid;
@@ -21,6 +21,7 @@ use crate::failure::{Failure, Failures};
 use crate::folder::{Folder, FolderError, Whole};
 use crate::operator::unit::one_row;
 use crate::plan::{Changes, Plan};
+use crate::read;
 use crate::refused::Refused;
 use crate::reshard;
 use crate::row::Row;
@@ -470,13 +471,11 @@ fn source(circuit: &mut RootCircuit, shared: &Shared, at: usize, codec: &KeyedIn
     let schema = loose_schema(fields.iter().map(|field| (field.name().as_str(), field.data_type())));
     let codec = Arc::clone(row);
     let stream = stream.apply_named("Rows", move |rows: &OrdIndexedZSet<Row, Row>| {
-        let tuples: Vec<(Row, Row, i64)> = rows.iter().collect();
-        if tuples.is_empty() {
+        let read::Tuples { values, weights, .. } = read::tuples(rows);
+        if weights.is_empty() {
             return Delta::default();
         }
-        let columns = codec.decode(tuples.iter().map(|(_, row, _)| row.bytes()));
-        let weights: Vec<i64> = tuples.iter().map(|(_, _, weight)| *weight).collect();
-        Delta(vec![Part { batch: batch(&schema, columns, tuples.len()), weights: weights.into() }])
+        Delta(vec![Part { batch: batch(&schema, codec.decode(values.iter()), weights.len()), weights: weights.into() }])
     });
     let (keys, key, row) = (keys.clone(), Arc::clone(key), Arc::clone(row));
     (stream, Input::Keyed { handle, keys, key, row })

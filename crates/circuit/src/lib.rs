@@ -26,6 +26,7 @@ pub mod operator;
 pub mod pipeline;
 pub mod plan;
 pub mod query;
+mod read;
 pub mod refused;
 mod reshard;
 pub mod row;

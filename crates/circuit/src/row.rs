@@ -36,13 +36,13 @@ impl Row {
         &self.0
     }
 
-    /// The columns of `self`, then those of `other`.
+    /// The columns of `self`, then those of `others`.
     #[inline]
     #[must_use]
-    pub fn then(&self, other: &[u8]) -> Self {
-        let mut bytes = SmallVec::with_capacity(self.0.len() + other.len());
+    pub fn then(&self, others: &[&[u8]]) -> Self {
+        let mut bytes = SmallVec::with_capacity(others.iter().map(|other| other.len()).sum::<usize>() + self.0.len());
         bytes.extend_from_slice(&self.0);
-        bytes.extend_from_slice(other);
+        others.iter().for_each(|other| bytes.extend_from_slice(other));
         Self(bytes)
     }
 }

@@ -51,7 +51,7 @@ const LENGTH_BYTES: usize = size_of::<u32>();
 #[must_use]
 pub fn value(order: &Row, row: &Row) -> Row {
     let length = u32::try_from(order.bytes().len()).expect("an order below 4 GiB").to_le_bytes();
-    order.then(row.bytes()).then(&length)
+    order.then(&[row.bytes(), &length])
 }
 
 /// The order and the columns of a value.
@@ -64,8 +64,8 @@ fn split(value: &Row) -> (&[u8], &[u8]) {
 ///
 /// # Panics
 /// When it is no list that [`Top`] made.
-pub fn entries(list: &Row) -> impl Iterator<Item = Entry<'_>> {
-    let mut rest = list.bytes();
+pub fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    let mut rest = list;
     std::iter::from_fn(move || {
         let (head, after) = rest.split_at_checked(20)?;
         let number = i64::from_le_bytes(head[..8].try_into().expect("8 bytes"));

@@ -12,9 +12,9 @@ use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{Aggregate as Logical, Expr, ExprSchemable, LogicalPlan, when};
+use dbsp::OrdIndexedZSet;
 use dbsp::operator::Min;
 use dbsp::utils::Tup2;
-use dbsp::{IndexedZSetReader, OrdIndexedZSet};
 
 mod measure;
 mod pieces;
@@ -31,6 +31,7 @@ use crate::evaluate::kept;
 use crate::expr::{Expression, plain};
 use crate::failure::Failures;
 use crate::plan::{NodeId, Operator, Planner, State};
+use crate::read;
 use crate::refused::Refused;
 use crate::row::Row;
 
@@ -339,10 +340,9 @@ impl Aggregate {
                 let once = values.distinct().set_persistent_id(id(Kind::Indexed, "once").as_deref());
                 let (measures, codec) = (Arc::clone(measures), Arc::clone(codec));
                 let sums = once.apply_named("Sums", move |values: &OrdIndexedZSet<Row, Row>| {
-                    let tuples: Vec<(Row, Row, i64)> = values.iter().collect();
-                    let column = codec.decode(tuples.iter().map(|(_, value, _)| value.bytes()));
-                    let weights: Int64Array = tuples.iter().map(|(_, _, weight)| *weight).collect::<Vec<_>>().into();
-                    let keys = tuples.into_iter().map(|(key, _, _)| key).collect();
+                    let read::Tuples { keys, values, weights } = read::tuples(values);
+                    let (column, weights) = (codec.decode(values.iter()), Int64Array::from(weights));
+                    let keys = keys.iter().map(Row::new).collect();
                     groups_of([(keys, column.as_slice(), &weights)].into_iter(), &measures)
                 });
                 let sums = sums.set_persistent_id(id(Kind::Summed, "sums").as_deref());
@@ -394,11 +394,12 @@ impl Aggregate {
         });
         let (own, grouped) = (Arc::clone(&answer), self.groups > 0);
         let rows = whole.apply_named("Groups", move |groups: &OrdIndexedZSet<Row, Row>| {
-            let groups: Vec<(Row, Row, i64)> = groups.iter().collect();
-            let mut parts: Vec<Part> = own.part(&groups).into_iter().collect();
-            if !grouped && !groups.is_empty() {
-                let weights = groups.iter().map(|(_, _, weight)| -weight).sum();
-                parts.extend(own.of_nothing(weights));
+            let read::Tuples { keys, values, weights } = read::tuples(groups);
+            let (keys, values): (Vec<&[u8]>, Vec<&[u8]>) = (keys.iter().collect(), values.iter().collect());
+            let nothing = -weights.iter().sum::<i64>();
+            let mut parts: Vec<Part> = own.part(&keys, &values, weights).into_iter().collect();
+            if !grouped {
+                parts.extend(own.of_nothing(nothing));
             }
             Delta(parts)
         });
@@ -426,19 +427,20 @@ struct Answer {
 impl Answer {
     /// The row of no rows, `weight` times.
     fn of_nothing(&self, weight: i64) -> Option<Part> {
-        if weight == 0 { None } else { self.part(&[(Row::default(), Row::default(), weight)]) }
+        if weight == 0 { None } else { self.part(&[&[]], &[&[]], vec![weight]) }
     }
 
-    /// A row for each group; groups with an answer that does not fit are noted and left out.
-    fn part(&self, groups: &[(Row, Row, i64)]) -> Option<Part> {
+    /// A row for each group, of its key and what it comes to; groups with an answer that does not fit are noted and
+    /// left out.
+    fn part(&self, keys: &[&[u8]], groups: &[&[u8]], weights: Vec<i64>) -> Option<Part> {
         if groups.is_empty() {
             return None;
         }
-        let mut columns = self.group_codec.decode(groups.iter().map(|(key, _, _)| key.bytes()));
-        let weights: Int64Array = groups.iter().map(|(_, _, weight)| *weight).collect::<Vec<_>>().into();
+        let mut columns = self.group_codec.decode(keys.iter().copied());
+        let weights = Int64Array::from(weights);
         let payloads = |piece: usize| -> Vec<&[u8]> {
             let lone = self.pieces.len() == 1;
-            groups.iter().map(|(_, whole, _)| if lone { whole.bytes() } else { piece_of(whole, piece) }).collect()
+            groups.iter().map(|whole| if lone { whole } else { piece_of(whole, piece) }).collect()
         };
         let totals: Vec<Vec<Accumulator>> = (0..self.pieces.len())
             .map(|piece| match self.pieces[piece].as_ref() {

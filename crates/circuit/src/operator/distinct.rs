@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow_array::Int64Array;
 use arrow_schema::SchemaRef;
 use datafusion::logical_expr::{Distinct as Logical, LogicalPlan};
+use dbsp::OrdZSet;
 use dbsp::utils::Tup2;
-use dbsp::{IndexedZSetReader, OrdZSet};
 
 use crate::builder::{Builder, Deltas, Kind, Rows};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch};
 use crate::plan::{NodeId, Operator, Planner, State};
+use crate::read;
 use crate::refused::Refused;
 use crate::row::Row;
 
@@ -77,14 +77,20 @@ pub(crate) fn rows(input: &Deltas, codec: &Arc<Codec>) -> Rows {
 
 /// A Z-set of whole rows as a change.
 pub(crate) fn deltas(rows: &Rows, codec: &Arc<Codec>, schema: &SchemaRef) -> Deltas {
-    let (codec, schema) = (Arc::clone(codec), schema.clone());
+    let places: Vec<usize> = (0..schema.fields().len()).collect();
+    arranged(rows, codec, &places, schema)
+}
+
+/// A Z-set of whole rows as a change, whose columns are those of the rows at `places`.
+pub(crate) fn arranged(rows: &Rows, codec: &Arc<Codec>, places: &[usize], schema: &SchemaRef) -> Deltas {
+    let (codec, schema, places) = (Arc::clone(codec), schema.clone(), places.to_vec());
     rows.apply_named("Columns", move |rows: &OrdZSet<Row>| {
-        let tuples: Vec<(Row, i64)> = rows.iter().map(|(row, (), weight)| (row, weight)).collect();
-        if tuples.is_empty() {
+        let (rows, weights) = read::rows(rows);
+        if weights.is_empty() {
             return Delta::default();
         }
-        let columns = codec.decode(tuples.iter().map(|(row, _)| row.bytes()));
-        let weights: Int64Array = tuples.iter().map(|(_, weight)| *weight).collect::<Vec<_>>().into();
-        Delta(vec![Part { batch: batch(&schema, columns, tuples.len()), weights }])
+        let columns = codec.decode(rows.iter());
+        let columns = places.iter().map(|at| Arc::clone(&columns[*at])).collect();
+        Delta(vec![Part { batch: batch(&schema, columns, weights.len()), weights: weights.into() }])
     })
 }

@@ -11,7 +11,7 @@ use arrow_schema::SchemaRef;
 use datafusion::common::{JoinType, NullEquality};
 use datafusion::logical_expr::{Expr, Join as Logical, LogicalPlan};
 
-use super::distinct::deltas;
+use super::distinct::{arranged, deltas};
 use super::filter::{conditions, passing};
 use super::project::extended;
 use super::union::sum;
@@ -54,10 +54,17 @@ fn lower_join(join: &Logical, planner: &mut Planner) -> Result<NodeId, Refused> 
     let fields = join.schema.fields().iter();
     let schema = loose_schema(fields.map(|field| (field.name().as_str(), field.data_type())));
     let pairs = loose_schema(pairs.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
-    let pair_codec = Arc::new(Codec::new(pairs.fields().iter().map(|field| field.data_type()))?);
+    let pair_codec = {
+        let rest = sides.iter().flat_map(|side| side.rest.iter().map(|at| side.columns.field(*at).data_type()));
+        Arc::new(Codec::new(sides[0].key_types.iter().chain(rest))?)
+    };
+    let (keys, left_rest) = (sides[0].key_types.len(), sides[0].rest.len());
+    let of_pairs =
+        [(0, keys), (1, keys + left_rest)].into_iter().flat_map(|(at, from)| sides[at].places(from)).collect();
     let on = join.on.iter().map(|(left, right)| format!("{left} = {right}")).collect();
     let kind = join.join_type;
-    let operator = Join { kind, on, no_null_keys, residual: Arc::new(residual), sides, pairs, pair_codec, schema };
+    let operator =
+        Join { kind, on, no_null_keys, residual: Arc::new(residual), sides, pairs, pair_codec, of_pairs, schema };
     let schema = operator.schema.clone();
     Ok(planner.add(operator, vec![left, right], schema))
 }
@@ -65,14 +72,21 @@ fn lower_join(join: &Logical, planner: &mut Planner) -> Result<NodeId, Refused> 
 /// One side of a join.
 #[derive(Debug)]
 struct Side {
+    /// Where its keys are, some perhaps behind its columns.
+    key_places: Vec<usize>,
     key_types: Vec<arrow_schema::DataType>,
-    /// Its rows by key.
+    /// Its columns that are no keys.
+    rest: Vec<usize>,
+    /// The rest of its rows by key.
     by_key: Arc<Index>,
     /// Its keys alone.
     keys: Arc<Index>,
     /// Its rows by all of their columns.
     whole: Arc<Index>,
+    /// A key, then the rest.
     codec: Arc<Codec>,
+    /// All of its columns.
+    whole_codec: Arc<Codec>,
     /// Its columns, without those that only the key needs.
     columns: SchemaRef,
 }
@@ -80,14 +94,28 @@ struct Side {
 impl Side {
     fn new(schema: &SchemaRef, keys: &[usize], columns: &SchemaRef, no_null_keys: bool) -> Result<Self, Refused> {
         let all: Vec<usize> = (0..columns.fields().len()).collect();
+        let rest: Vec<usize> = all.iter().copied().filter(|at| !keys.contains(at)).collect();
+        let key_then_rest = keys.iter().chain(&rest).map(|at| schema.field(*at).data_type());
         Ok(Self {
+            key_places: keys.to_vec(),
             key_types: keys.iter().map(|at| schema.field(*at).data_type().clone()).collect(),
-            by_key: Arc::new(Index::new(schema, keys.to_vec(), all.clone(), no_null_keys)?),
+            codec: Arc::new(Codec::new(key_then_rest)?),
+            by_key: Arc::new(Index::new(schema, keys.to_vec(), rest.clone(), no_null_keys)?),
+            rest,
             keys: Arc::new(Index::new(schema, keys.to_vec(), vec![], no_null_keys)?),
             whole: Arc::new(Index::new(columns, all, vec![], false)?),
-            codec: Arc::new(Codec::new(columns.fields().iter().map(|field| field.data_type()))?),
+            whole_codec: Arc::new(Codec::new(columns.fields().iter().map(|field| field.data_type()))?),
             columns: columns.clone(),
         })
+    }
+
+    /// Where its columns are in a row of its key, perhaps something else, and from `from` on its rest.
+    fn places(&self, from: usize) -> Vec<usize> {
+        let place = |column: usize| {
+            let key = self.key_places.iter().position(|at| *at == column);
+            key.or_else(|| Some(from + self.rest.iter().position(|at| *at == column)?)).expect("a key, or of the rest")
+        };
+        (0..self.columns.fields().len()).map(place).collect()
     }
 }
 
@@ -101,7 +129,10 @@ pub struct Join {
     sides: [Side; 2],
     /// The columns of both sides.
     pairs: SchemaRef,
+    /// A key, then the rest of either side.
     pair_codec: Arc<Codec>,
+    /// Where the columns of both sides are in it.
+    of_pairs: Vec<usize>,
     schema: SchemaRef,
 }
 
@@ -179,9 +210,10 @@ impl Join {
 
     /// The pairs of rows that the whole condition holds for.
     fn pairs(&self, builder: &Builder, sides: &[InCircuit; 2]) -> Deltas {
-        let joined =
-            sides[0].by_key.join(&sides[1].by_key, |_: &Row, left: &Row, right: &Row| left.then(right.bytes()));
-        let pairs = deltas(&joined, &self.pair_codec, &self.pairs);
+        let joined = sides[0]
+            .by_key
+            .join(&sides[1].by_key, |key: &Row, left: &Row, right: &Row| key.then(&[left.bytes(), right.bytes()]));
+        let pairs = arranged(&joined, &self.pair_codec, &self.of_pairs, &self.pairs);
         if self.residual.is_empty() {
             return pairs;
         }
@@ -198,8 +230,8 @@ impl Join {
         if self.residual.is_empty() {
             let keys = index(builder, &piece("keys"), &other.input, &other.side.keys);
             let keys = keys.distinct().set_persistent_id(builder.id(Kind::Indexed, &piece("distinct")).as_deref());
-            let rows = this.by_key.join(&keys, |_: &Row, row: &Row, _: &Row| row.clone());
-            return deltas(&rows, &this.side.codec, &this.side.columns);
+            let rows = this.by_key.join(&keys, |key: &Row, rest: &Row, _: &Row| key.then(&[rest.bytes()]));
+            return arranged(&rows, &this.side.codec, &this.side.places(this.side.key_types.len()), &this.side.columns);
         }
         let pairs = pairs.expect("a condition over pairs has them");
         let (from, columns) =
@@ -215,7 +247,7 @@ impl Join {
         let matched = matched.distinct().set_persistent_id(builder.id(Kind::Indexed, &piece("distinct")).as_deref());
         let rows: Indexed = index(builder, &piece("rows"), &this.rows, &this.side.whole);
         let rows = rows.join(&matched, |row: &Row, _: &Row, _: &Row| row.clone());
-        deltas(&rows, &this.side.codec, &this.side.columns)
+        deltas(&rows, &this.side.whole_codec, &this.side.columns)
     }
 
     /// Rows of side `at` with NULL in the columns of the other one.

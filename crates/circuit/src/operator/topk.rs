@@ -15,8 +15,8 @@ use datafusion::logical_expr::{
     Distinct, Expr, FetchType, Filter as LogicalFilter, Limit, LogicalPlan, Operator as Comparison, SkipType, Sort,
     SortExpr, Window,
 };
+use dbsp::OrdIndexedZSet;
 use dbsp::utils::Tup2;
-use dbsp::{IndexedZSetReader, OrdIndexedZSet};
 
 use super::filter::{Filter, conditions};
 use super::project::{extended, selected};
@@ -24,6 +24,7 @@ use crate::builder::{Builder, Deltas, Kind};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch, loose_schema};
 use crate::plan::{NodeId, Operator, Planner, State};
+use crate::read;
 use crate::refused::Refused;
 use crate::row::Row;
 use crate::top::{Entry, Numbering, Top, entries, value};
@@ -259,8 +260,9 @@ impl Operator for TopK {
         let first = by_group.aggregate_persistent(builder.id(Kind::Indexed, "first").as_deref(), self.top);
         let (codec, schema, numbered) = (Arc::clone(&self.codecs.row), self.schema.clone(), self.numbered);
         first.apply_named("First", move |lists: &OrdIndexedZSet<Row, Row>| {
-            let lists: Vec<(Row, i64)> = lists.iter().map(|(_, list, weight)| (list, weight)).collect();
-            let all = lists.iter().flat_map(|(list, weight)| entries(list).map(move |entry| (entry, *weight)));
+            let read::Tuples { values, weights, .. } = read::tuples(lists);
+            let lists = values.iter().zip(&weights);
+            let all = lists.flat_map(|(list, weight)| entries(list).map(move |entry| (entry, *weight)));
             let all: Vec<(Entry<'_>, i64)> = all.collect();
             if all.is_empty() {
                 return Delta::default();

@@ -55,7 +55,7 @@ pub(super) fn groups_of<'a>(
 
 /// The same rows, each marked as of piece `tag`.
 pub(super) fn tagged(piece: &Indexed, tag: u8) -> Indexed {
-    piece.map_index(move |(key, payload)| (key.clone(), Row::new(&[tag]).then(payload.bytes())))
+    piece.map_index(move |(key, payload)| (key.clone(), Row::new(&[tag]).then(&[payload.bytes()])))
 }
 
 /// Puts the pieces of a group together: for each piece that is there its tag, its length and its bytes.
@@ -103,8 +103,8 @@ impl Aggregator<Row, (), ZWeight> for Combine {
 }
 
 /// The bytes of piece `tag` of a group; none if the group has nothing of it.
-pub(super) fn piece_of(whole: &Row, tag: usize) -> &[u8] {
-    let mut rest = whole.bytes();
+pub(super) fn piece_of(whole: &[u8], tag: usize) -> &[u8] {
+    let mut rest = whole;
     while let Some((head, after)) = rest.split_at_checked(HEAD_BYTES) {
         let length = u32::from_le_bytes(head[1..].try_into().expect("4 bytes")) as usize;
         let (payload, after) = after.split_at(length);
