@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lakeward_circuit::compile::{Compiled, compile};
-use lakeward_circuit::pipeline::{OnFault, Pipeline, SqlError, Target};
+use lakeward_circuit::pipeline::{Pipeline, SqlError, Target};
 use lakeward_protocol::ports::Exit;
 
 use crate::failure::Failure;
@@ -19,11 +19,6 @@ pub struct Loaded {
 
 /// What the file may say and no part of the program does yet: said here, rather than passed over.
 fn refuse_what_does_not_run(pipeline: &Pipeline) -> Result<(), SqlError> {
-    for source in &pipeline.sources {
-        if source.on_gap == OnFault::Skip {
-            return Err(pipeline.error(source.name.place, "on_gap = 'skip' is not supported yet in a pipeline: leave it out, and the run stops where messages are gone"));
-        }
-    }
     let kafka = pipeline.sinks.iter().find(|sink| matches!(sink.target, Target::Kafka(_)));
     kafka.map_or(Ok(()), |sink| {
         Err(pipeline.error(

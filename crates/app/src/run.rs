@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use lakeward_circuit::circuit;
 use lakeward_circuit::compile::SinkPlan;
-use lakeward_circuit::pipeline::{Origin, Source as SourceSql, Start, Target};
+use lakeward_circuit::pipeline::{OnFault, Origin, Source as SourceSql, Start, Target};
 use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_delta::view::{Compaction, View, ViewOptions};
 use lakeward_delta::{Checkpoints, Created, NamedTopic, Table, TableOptions, Topic, create};
 use lakeward_kafka::{LagProbe, Source};
-use lakeward_protocol::core::Beginning;
 use lakeward_protocol::core::step::{OnLostState, SourcePlan, StepCore, StepPlan};
+use lakeward_protocol::core::{Beginning, OnGap};
 use lakeward_protocol::drive::step::{Ports, StepLimits, drive_steps};
 use lakeward_protocol::ports::Exit;
 use lakeward_protocol::position::{Frontier, PartitionId, SourceId};
@@ -258,7 +258,11 @@ fn step_plan(args: &RunArgs, loaded: &Loaded, names: Vec<String>, ends: Option<F
             Start::Earliest => Beginning::Earliest,
             Start::Latest => Beginning::Latest,
         };
-        SourcePlan { beginning }
+        let on_gap = match source.on_gap {
+            OnFault::Stop => OnGap::Stop,
+            OnFault::Skip => OnGap::Skip,
+        };
+        SourcePlan { beginning, on_gap }
     };
     let sources = loaded.pipeline.sources.iter().map(source).collect();
     let on_lost_state = match args.on_lost_state {

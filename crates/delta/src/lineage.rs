@@ -10,11 +10,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use futures::TryStreamExt;
-use lakeward_protocol::ports::Breach;
+use lakeward_protocol::ports::{Breach, Gap};
 use lakeward_protocol::position::{Frontier, Offset, PartitionId, TableVersion};
 use serde::Deserialize;
 
-use crate::commit::Notes;
+use crate::commit::{GapNote, Notes};
 use crate::error::DeltaError;
 use crate::known::{Owner, Restore};
 use crate::log::{self, Commit};
@@ -228,6 +228,46 @@ impl Table {
             }
             Ok(Offset::ZERO)
         })
+    }
+
+    /// The gaps that commits of ours wrote down above these positions, oldest first: read backwards until
+    /// what each partition has above them is accounted for. `None` where the log ends before that.
+    pub(crate) fn gaps_above(&self, above: &Frontier) -> Result<Option<Vec<Gap>>, DeltaError> {
+        let stored = |p: PartitionId| self.known.txns.get(&self.key(p)).map(|stored| stored.last);
+        let moved = above.iter().filter(|(p, at)| stored(**p).is_some_and(|last| last >= at.get()));
+        let mut left: Frontier = moved.map(|(p, at)| (*p, *at)).collect();
+        let mut gaps = Vec::new();
+        let place = &self.kernel.place;
+        self.runtime.block_on(async {
+            let mut commits = std::pin::pin!(log::read::<log::Skipped>(place, (0..=self.version).rev()));
+            while !left.is_empty() {
+                let Some((_, commit)) = commits.try_next().await? else { break };
+                let Some(commit) = commit else { return Ok(None) };
+                let Some(notes) = commit.info.as_ref().and_then(Notes::of) else { continue };
+                if notes.app_id == self.app_id {
+                    left.retain(|partition, above| {
+                        let found = self.gaps_in(&notes, *partition);
+                        let from = found.iter().map(|gap| gap.from).min();
+                        let span = notes.spans.iter().find(|span| self.is_of(span, *partition));
+                        let begins = from.map(Offset::get).into_iter().chain(span.map(|span| span.from)).min();
+                        gaps.extend(found.into_iter().filter(|gap| gap.to > *above));
+                        begins.is_none_or(|begins| begins > above.get())
+                    });
+                }
+            }
+            gaps.reverse();
+            Ok(Some(gaps))
+        })
+    }
+
+    fn gaps_in(&self, notes: &Notes, partition: PartitionId) -> Vec<Gap> {
+        let (source, number) = self.place_of(partition);
+        let own = notes.gaps.iter().filter(|note| note.source == source && note.partition == number);
+        let gap = |note: &GapNote| {
+            let (from, to) = (Offset::new(note.from).ok()?, Offset::new(note.to).ok()?);
+            Some(Gap { partition, from, to, reason: note.reason.clone() })
+        };
+        own.filter_map(gap).collect()
     }
 
     /// The RESTORE of version `at` with its target, looked up where the commit does not name it.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::TryStreamExt;
-use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
+use lakeward_protocol::ports::{Breach, Gap, Head, OutputLog, Permit, Put};
 use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, TableVersion};
 use object_store::path::Path;
 use object_store::{ObjectStore, PutMode};
@@ -402,6 +402,10 @@ impl OutputLog for Table {
             }
             Ok(None)
         })
+    }
+
+    fn gaps(&mut self, above: &Frontier) -> Result<Option<Vec<Gap>>, DeltaError> {
+        self.gaps_above(above)
     }
 
     fn tend(&mut self) {

@@ -385,6 +385,16 @@ pub trait OutputLog {
     /// Unknown as yet.
     fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, Self::Error>;
 
+    /// The gaps that commits wrote down and that end above these positions, oldest first; `None` where
+    /// the log does not reach back so far, or can't tell. Asked by step, of the first sink.
+    ///
+    /// # Errors
+    /// Unknown as yet.
+    fn gaps(&mut self, above: &Frontier) -> Result<Option<Vec<Gap>>, Self::Error> {
+        let _ = above;
+        Ok(None)
+    }
+
     /// Housekeeping after a commit (checkpoint, log cleanup). Best effort: what fails is logged and
     /// counted by the log itself, and tried again another time.
     fn tend(&mut self);

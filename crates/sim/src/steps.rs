@@ -348,7 +348,8 @@ impl Simulation<'_> {
 
     fn views_are(&self, frontier: &Frontier) -> Result<(), String> {
         for (sink, table) in (0..).map(SinkId).zip(&self.tables) {
-            let (view, right) = (table.view(), answer(sink, &self.topics, &self.begun(), frontier));
+            let (view, right) =
+                (table.view(), answer(sink, &self.topics, &self.begun(), &self.tables[0].gaps(), frontier));
             if view != right {
                 return Err(format!("P5: sink {} holds {view:?}, not {right:?}", sink.0));
             }
@@ -390,7 +391,9 @@ impl Simulation<'_> {
     fn reckon(&self) -> Result<(), String> {
         let begun = self.begun();
         for (sink, table) in (0..).map(SinkId).zip(&self.tables) {
-            table.verify_steps(&begun, |frontier| answer(sink, &self.topics, &begun, frontier))?;
+            table.verify_steps(&begun, |frontier| {
+                answer(sink, &self.topics, &begun, &self.tables[0].gaps(), frontier)
+            })?;
         }
         self.views_are(&self.ends())
     }

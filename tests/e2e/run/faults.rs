@@ -1,11 +1,16 @@
 //! What a run finds outside: tables that do not fit, topics that are not there yet, records that are gone (P9).
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
 
 use lakeward_testkit::{Broker, Message};
 
+use crate::ingest::run;
 use crate::run::job::{Job, PARTITIONS, Pipeline};
 use crate::table::{first_version, schema};
 use crate::wait_for;
@@ -60,6 +65,84 @@ fn records_that_are_gone_before_they_were_read_stop_the_pipeline() {
         assert!(ended.log.contains(part), "no '{part}' in {}", ended.log);
     }
     // Other partitions may have moved. Had one gone over its gap, rows would be missing below its frontier.
+    job.judge();
+}
+
+/// A pipeline that skips, stopped; then records come of which all but the last of each partition are gone at once.
+fn with_a_gap(random: &mut StdRng) -> Job {
+    let job = Job::of("", ", on_gap = 'skip'");
+    job.send(random, 100, 20);
+    job.pipeline.run_to_end(&[]);
+    let stood = job.bids.ends();
+    job.send(random, 100, 20);
+    for (partition, from) in stood {
+        let partition = i32::try_from(partition).expect("few");
+        let (_, end) = job.bids.topic.watermarks(partition);
+        job.bids.topic.delete_records(partition, end - 1);
+        job.bids.forget(partition, from..end - 1);
+    }
+    job
+}
+
+/// A folder, in another's place.
+fn copy(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    assert!(Command::new("cp").arg("-a").args([from, to]).status().expect("start cp").success());
+}
+
+fn verified(job: &Job) -> String {
+    let verified = run(&["verify", &job.pipeline.file.display().to_string()]);
+    assert_eq!(verified.code, Some(0), "{}", verified.log);
+    verified.log
+}
+
+#[test]
+fn records_that_are_gone_are_skipped_where_the_source_says_so() {
+    let mut random = StdRng::seed_from_u64(18);
+    let job = with_a_gap(&mut random);
+    let (state, saved) = (job.pipeline.folder.join("state"), job.pipeline.folder.join("saved"));
+    copy(&state, &saved);
+    // The gap is to be in one sink, in two, in all: the rest has it from there.
+    for crash in ["before-put:1", "after-put:1", "after-put:2", "after-put:3"] {
+        let running = job.pipeline.start_with(&job.pipeline.file, &[], &[("LAKEWARD_CRASH_AT", crash)]);
+        let ended = running.wait();
+        assert_eq!(ended.signal, Some(libc::SIGKILL), "{crash}: {}", ended.log);
+    }
+    let ended = job.pipeline.run_to_end(&[]);
+    job.judge_at_end();
+    // From the checkpoint before the gap: the same gap again.
+    copy(&saved, &state);
+    job.send(&mut random, 50, 10);
+    let again = job.pipeline.run_to_end(&[]);
+    job.judge_at_end();
+    for log in [&ended.log, &again.log] {
+        assert!(!log.contains("can't be made"), "{log}");
+    }
+    let log = verified(&job);
+    for sink in ["hot", "named", "log"] {
+        let gaps = job.pipeline.table(sink).commits().into_iter().flat_map(|(_, actions)| actions);
+        let gaps = gaps.filter_map(|action| Some(action["commitInfo"]["lakeward"]["gaps"].as_array()?.len()));
+        assert_eq!(gaps.sum::<usize>(), usize::try_from(PARTITIONS).expect("few"), "sink {sink} says each once");
+    }
+    assert!(log.contains("on_gap = 'skip' went on"), "{log}");
+}
+
+#[test]
+fn records_that_are_gone_and_in_a_table_stop_the_pipeline_that_skips() {
+    let mut random = StdRng::seed_from_u64(19);
+    let job = with_a_gap(&mut random);
+    let (state, saved) = (job.pipeline.folder.join("state"), job.pipeline.folder.join("saved"));
+    copy(&state, &saved);
+    job.pipeline.run_to_end(&[]);
+    copy(&saved, &state);
+    for partition in 0..PARTITIONS {
+        job.bids.topic.delete_records(partition, job.bids.topic.watermarks(partition).1);
+    }
+    let ended = job.pipeline.run(&["--until", "end"]);
+    assert_eq!(ended.code, Some(65), "{}", ended.log);
+    for part in ["to make the state that the sinks stand at", "on_gap = 'skip' can't help"] {
+        assert!(ended.log.contains(part), "no '{part}' in {}", ended.log);
+    }
     job.judge();
 }
 

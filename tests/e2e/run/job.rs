@@ -117,6 +117,15 @@ impl Sent {
             .extend(places.iter().zip(values).map(|(place, (_, value))| json!([place.partition, place.offset, value])));
     }
 
+    /// Forgets records: nobody is to see them.
+    pub fn forget(&self, partition: i32, offsets: std::ops::Range<i64>) {
+        let mut records = self.records.lock().expect("no panic while it is held");
+        let gone = |record: &Value| {
+            record[0] == json!(partition) && record[1].as_i64().is_some_and(|offset| offsets.contains(&offset))
+        };
+        records.retain(|record| !gone(record));
+    }
+
     pub fn records(&self) -> Vec<Value> {
         self.records.lock().expect("no panic while it is held").clone()
     }
@@ -140,6 +149,8 @@ pub struct Job {
     pub auctions: Sent,
     pub pipeline: Pipeline,
     over: AtomicBool,
+    /// Further options of the first source.
+    bid_options: &'static str,
 }
 
 /// An append-only and a keyed source; a running aggregate with everything that must be undone, a join, and an
@@ -165,9 +176,14 @@ impl Job {
 
     /// With further settings, such as `SET workers = 2;`.
     pub fn with(settings: &str) -> Self {
+        Self::of(settings, "")
+    }
+
+    /// With further options of the source `bid`, such as `, on_gap = 'skip'`.
+    pub fn of(settings: &str, bid_options: &'static str) -> Self {
         let (bids, auctions) = (Sent::new(PARTITIONS), Sent::new(PARTITIONS));
         let pipeline = Pipeline::new("");
-        let job = Self { bids, auctions, pipeline, over: AtomicBool::new(false) };
+        let job = Self { bids, auctions, pipeline, over: AtomicBool::new(false), bid_options };
         job.file("pipe.sql", "state", settings);
         job
     }
@@ -176,10 +192,11 @@ impl Job {
     pub fn file(&self, name: &str, state: &str, settings: &str) -> PathBuf {
         let (bids, auctions) = (self.bids.topic.name(), self.auctions.topic.name());
         let views: String = VIEWS.iter().map(|(name, sql)| format!("CREATE VIEW {name} AS {sql};\n")).collect();
+        let options = self.bid_options;
         let text = format!(
             "SET app_id = 'app'; SET state = '{{here}}/{state}'; {settings}
              SET step_latency_ms = 200; SET checkpoint_interval_ms = 500;
-             CREATE SOURCE bid (auction BIGINT, price BIGINT) WITH (kafka = '{{kafka}}', topic = '{bids}');
+             CREATE SOURCE bid (auction BIGINT, price BIGINT) WITH (kafka = '{{kafka}}', topic = '{bids}'{options});
              CREATE SOURCE auction (id BIGINT PRIMARY KEY, item TEXT, category BIGINT)
                WITH (kafka = '{{kafka}}', topic = '{auctions}', changes = 'op');
              {views}

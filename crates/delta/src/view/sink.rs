@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
-use lakeward_protocol::position::{CommitId, Offset, PartitionId, Shape, TableVersion};
+use lakeward_protocol::ports::{Breach, Gap, Head, OutputLog, Permit, Put};
+use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, Shape, TableVersion};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
@@ -392,6 +392,10 @@ impl OutputLog for View {
 
     fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, DeltaError> {
         self.table.find(commit, from)
+    }
+
+    fn gaps(&mut self, above: &Frontier) -> Result<Option<Vec<Gap>>, DeltaError> {
+        self.table.gaps(above)
     }
 
     fn tend(&mut self) {

@@ -46,6 +46,11 @@ pub trait OutputHarness {
     /// Somebody drops the table and makes another in its place. False where it can't.
     fn foreign_recreate(&mut self) -> bool;
 
+    /// Whether the log can tell the gaps that it was given.
+    fn tells_gaps(&self) -> bool {
+        true
+    }
+
     /// The rows that an independent reader sees, sorted.
     fn rows(&mut self) -> Vec<(PartitionId, Offset)>;
 }
@@ -61,6 +66,7 @@ pub fn output_log<H: OutputHarness>(harness: &mut H) {
     a_new_shape_shows(harness);
     a_frontier_may_go_backwards(harness);
     a_restore_shows_until_it_is_written_down(harness);
+    gaps_are_told_again(harness);
     a_recreated_table_shows(harness);
     a_recreated_topic_shows_until_it_is_written_down(harness);
     many_versions_in_a_row(harness);
@@ -256,6 +262,42 @@ pub fn a_restore_shows_until_it_is_written_down<H: OutputHarness>(harness: &mut 
         panic!("P9: not over for the other partition")
     };
     assert_eq!(frontier, BTreeMap::from([(P1, Offset::ZERO)]));
+}
+
+/// P9: a replay goes by them.
+pub fn gaps_are_told_again<H: OutputHarness>(harness: &mut H) {
+    if !harness.tells_gaps() {
+        return;
+    }
+    harness.fresh();
+    let mut log = harness.open();
+    let _ = commit(harness, &mut log, 1, P0, at(2));
+    let _ = commit(harness, &mut log, 2, P1, at(3));
+    let gap = |partition, from, to| Gap { partition, from: at(from), to: at(to), reason: "the suite skips".into() };
+    let gaps = [gap(P0, 2, 4), gap(P1, 3, 9), gap(P0, 5, 7)];
+    for (n, gap) in (3..).zip(&gaps) {
+        if gap.from == at(5) {
+            let _ = commit(harness, &mut log, 10, P0, at(5));
+        }
+        let head = log.load(&both()).expect("load");
+        let mut skip = permit(&head, n, &[]);
+        let advance = Advance { expect: Some(gap.from), from: gap.to, to: gap.to };
+        (skip.advances, skip.gaps) = (BTreeMap::from([(gap.partition, advance)]), vec![gap.clone()]);
+        assert_eq!(log.put(&skip, None).expect("put"), Put::Done);
+        harness.foreign_append();
+    }
+    #[rustfmt::skip] // columns: above, the gaps told
+    let cases: [(i64, i64, &[usize]); 6] = [
+        (0, 0, &[0, 1, 2]), (2, 3, &[0, 1, 2]), (4, 3, &[1, 2]), (5, 9, &[2]), (7, 3, &[1]), (7, 9, &[]),
+    ];
+    for log in [&mut log, &mut harness.open()] {
+        let _ = log.load(&both()).expect("load");
+        for (first, second, expected) in cases {
+            let told = log.gaps(&BTreeMap::from([(P0, at(first)), (P1, at(second))])).expect("asked");
+            let expected: Vec<_> = expected.iter().map(|n| gaps[*n].clone()).collect();
+            assert_eq!(told, Some(expected), "above {first} and {second}");
+        }
+    }
 }
 
 /// P9: to who knew the old one.

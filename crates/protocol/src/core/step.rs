@@ -19,6 +19,7 @@
 // Deliberate faults, for the model: nothing of it in what ships.
 #[cfg_attr(not(feature = "breaks"), path = "step/sound.rs")]
 mod broken;
+mod gap;
 mod plan;
 mod reason;
 mod recover;
@@ -43,7 +44,7 @@ use round::Round;
 use save::Saving;
 
 use super::{Admit, Ending, Why};
-use crate::ports::{Bounds, Checkpoint, Stopping};
+use crate::ports::{Bounds, Checkpoint, Gap, Stopping};
 use crate::position::{CheckpointNumber, Frontier, Offset, PartitionId, Shape, SinkId, TableVersion};
 
 /// What one process knows and wants.
@@ -77,6 +78,9 @@ pub struct StepCore {
     reading: bool,
     /// The input does not hold what comes next.
     gone: Option<(PartitionId, Bounds)>,
+    /// Breaks that the user accepted: the journal says so of those above `stepped`, or will say so of
+    /// the newest ones, which begin there.
+    gaps: Vec<Gap>,
     tending: BTreeSet<SinkId>,
     trimmed: Frontier,
     stopping: Stopping,
@@ -108,6 +112,8 @@ enum Work {
     Recover(Recovery),
     /// Read.
     Settle,
+    /// P9: what has the input left of these? It goes on over what is gone.
+    Bridge(BTreeSet<PartitionId>),
     /// The circuit takes in what was pushed.
     Step,
     /// Commits, sink after sink.
@@ -140,6 +146,7 @@ impl StepCore {
             save: false,
             reading: false,
             gone: None,
+            gaps: Vec::new(),
             tending: BTreeSet::new(),
             trimmed: Frontier::new(),
             stopping: Stopping::No,
@@ -165,6 +172,7 @@ impl StepCore {
         match &self.work {
             Work::Recover(recovery) => self.next_of_recovery(recovery),
             Work::Settle => self.settle(),
+            Work::Bridge(left) => StepAction::Ask { partition: *left.first().expect("one is gone at least") },
             Work::Step => {
                 StepAction::Step { from: self.stepped.clone(), to: self.taken.clone(), wanted: self.wanted() }
             }
@@ -186,6 +194,9 @@ impl StepCore {
         // A load may have shown a new shape; what is held of the old one can't be committed, see `conclude`.
         if let Some(sink) = self.unopened() {
             return StepAction::Open { sink };
+        }
+        if let Some(gap) = self.gap_ahead() {
+            return StepAction::Pass { partition: gap.partition, from: gap.from, to: gap.to };
         }
         if self.reading { StepAction::Read } else { StepAction::Start { positions: self.taken.clone() } }
     }
@@ -263,10 +274,11 @@ impl StepCore {
 
     /// Up to where a partition's records are wanted now.
     fn limit(&self, partition: PartitionId) -> Option<Offset> {
-        match self.boundary() {
+        let limit = match self.boundary() {
             Some(boundary) => boundary.get(&partition).copied(),
             None => self.end(partition),
-        }
+        };
+        [limit, self.next_gap(partition)].into_iter().flatten().min()
     }
 
     fn is_finished(&self) -> bool {
@@ -303,11 +315,7 @@ impl StepCore {
             }
             StepEvent::Taken { partition, from, to } => self.took(partition, from, to),
             StepEvent::Reached { partition, end } => self.reached(partition, end),
-            StepEvent::Gone { partition, at, bounds } => {
-                if self.reading && self.taken.get(&partition) == Some(&at) {
-                    self.gone = Some((partition, bounds));
-                }
-            }
+            StepEvent::Gone { partition, at, bounds } => self.heard_gone(partition, at, bounds),
             StepEvent::Due => self.due = self.is_holding(),
             StepEvent::SaveDue => self.save = self.is_unsaved(),
             StepEvent::Stopping(stopping) => self.stopping = stopping,
@@ -320,6 +328,8 @@ impl StepCore {
                 sink.opened = sink.shape;
             }
             StepEvent::Restored(restored) => self.restored(restored),
+            StepEvent::Gaps(gaps) => self.told_gaps(gaps),
+            StepEvent::Passed { partition, to } => self.passed(partition, to),
             StepEvent::Started => self.reading = true,
             StepEvent::Stepped { held } => self.step_taken(&held),
             StepEvent::Sealed { id, rows } => self.sealed(id, rows),
@@ -396,7 +406,8 @@ impl StepCore {
             self.reading = false;
         }
         if !self.is_replaying() {
-            self.begin_round(false);
+            // A break is told to all, so that none of them has two in one span.
+            self.begin_round(self.plan.order().any(|sink| !self.owed(sink).is_empty()));
         }
     }
 
@@ -408,7 +419,7 @@ impl StepCore {
         if matches!(self.work, Work::Recover(_)) && self.stopping == Stopping::Gracefully {
             (self.work, self.ending) = (Work::Settle, Some(Ending::Stopped));
         }
-        if self.work != Work::Settle || self.ending.is_some() {
+        if self.work != Work::Settle || self.ending.is_some() || self.gap_ahead().is_some() {
             return;
         }
         let leaving = self.stopping == Stopping::Gracefully || self.gone.is_some() || self.is_finished();
@@ -448,13 +459,13 @@ impl StepCore {
     }
 
     fn leave(&mut self) {
-        if let Some((partition, Bounds { oldest, end })) = self.gone {
-            let (at, replays) = (self.taken[&partition], self.is_replaying());
-            self.halt(StepReason::Gone { partition, at, oldest, end, replays });
-        } else if self.stopping == Stopping::Gracefully {
-            self.ending = Some(Ending::Stopped);
-        } else {
-            self.ending = Some(Ending::Reached);
+        match self.gone {
+            Some((partition, bounds)) if !self.may_skip(partition, bounds) => {
+                self.halt(self.gone_for_good(partition, bounds));
+            }
+            _ if self.stopping == Stopping::Gracefully => self.ending = Some(Ending::Stopped),
+            Some(_) => self.begin_bridge(),
+            None => self.ending = Some(Ending::Reached),
         }
     }
 

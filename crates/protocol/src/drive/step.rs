@@ -3,6 +3,7 @@
 //! What the core leaves out is here: time, sizes, retries. An error that may heal is waited out, and
 //! then the core is asked again; nothing is tried again blindly.
 
+mod input;
 mod limits;
 
 #[cfg(test)]
@@ -20,13 +21,11 @@ use super::{
     longest_retry_ms,
 };
 use crate::core::step::{StepAction, StepCore, StepEvent};
-use crate::core::{Admit, Ending, Outcome};
+use crate::core::{Ending, Outcome};
 use crate::ports::{
-    Bounds, Checkpoint, CheckpointStore, Circuit, Input, InputLog, OutputLog, Permit, Point, Put, Restored, Stopping,
-    World,
+    Checkpoint, CheckpointStore, Circuit, InputLog, OutputLog, Permit, Point, Put, Restored, Stopping, World,
 };
-use crate::position::{CommitId, PartitionId, SinkId, TableVersion};
-use crate::records::Records;
+use crate::position::{CommitId, SinkId, TableVersion};
 
 /// The rooms that a pipeline by step talks to.
 pub struct Ports<I, C, O, S> {
@@ -187,15 +186,10 @@ where
             StepAction::Put(permit) => return self.put(permit),
             StepAction::Save(checkpoint) => return self.save(&checkpoint),
             StepAction::Find { sink, commit, from } => return self.find(sink, commit, from),
-            StepAction::Load { sink, partitions } => {
-                let head = self.sink(sink).load(&partitions);
-                StepEvent::Loaded(head.map_err(trouble(Port::Output, "read a table's log"))?)
+            StepAction::List | StepAction::Load { .. } | StepAction::Ask { .. } | StepAction::Gaps { .. } => {
+                self.ask(action)?
             }
-            StepAction::Ask { partition } => {
-                let bounds = self.ports.input.bounds(partition);
-                let bounds = bounds.map_err(trouble(Port::Input, "ask for a partition's offsets"))?;
-                StepEvent::Bounds { partition, bounds }
-            }
+            StepAction::Pass { partition, from, to } => self.pass(partition, from, to)?,
             StepAction::Name => StepEvent::Named(self.world.commit_id()),
             StepAction::Open { sink } => {
                 let layout = self.sink(sink).layout();
@@ -232,6 +226,30 @@ where
         Ok(Progress::Went)
     }
 
+    /// Where everything stands.
+    fn ask(&mut self, question: StepAction) -> Result<StepEvent, Trouble> {
+        Ok(match question {
+            StepAction::List => {
+                let listed = self.ports.checkpoints.list();
+                StepEvent::Listed(listed.map_err(trouble(Port::Checkpoints, "list checkpoints"))?)
+            }
+            StepAction::Load { sink, partitions } => {
+                let head = self.sink(sink).load(&partitions);
+                StepEvent::Loaded(head.map_err(trouble(Port::Output, "read a table's log"))?)
+            }
+            StepAction::Ask { partition } => {
+                let bounds = self.ports.input.bounds(partition);
+                let bounds = bounds.map_err(trouble(Port::Input, "ask for a partition's offsets"))?;
+                StepEvent::Bounds { partition, bounds }
+            }
+            StepAction::Gaps { sink, above } => {
+                let gaps = self.sink(sink).gaps(&above);
+                StepEvent::Gaps(gaps.map_err(trouble(Port::Output, "read what gaps a table's log has"))?)
+            }
+            other => unreachable!("{other:?} asks nothing"),
+        })
+    }
+
     /// What follows commits.
     fn keep_house(&mut self, action: StepAction) -> Result<StepEvent, Trouble> {
         Ok(match action {
@@ -246,10 +264,6 @@ where
                 self.sink(sink).tend();
                 self.world.reach(Point::AfterTend);
                 StepEvent::Tended(sink)
-            }
-            StepAction::List => {
-                let listed = self.ports.checkpoints.list();
-                StepEvent::Listed(listed.map_err(trouble(Port::Checkpoints, "list checkpoints"))?)
             }
             StepAction::Prepare { id } => {
                 self.world.reach(Point::BeforePrepare);
@@ -383,90 +397,6 @@ where
 
     fn forget_batch(&mut self) {
         (self.batch, self.permit) = (None, None);
-    }
-
-    fn read(&mut self) -> Result<Progress, Trouble> {
-        if self.is_due() {
-            self.core.on(StepEvent::Due);
-            return Ok(Progress::Went);
-        }
-        if self.is_save_due() {
-            self.saved_ms = self.world.now_ms();
-            self.core.on(StepEvent::SaveDue);
-            return Ok(Progress::Went);
-        }
-        let wait = self.until_due();
-        let said = self.ports.input.poll(self.limits.batch_messages, wait);
-        let event = match said.map_err(trouble(Port::Input, "read"))? {
-            None => return Ok(Progress::Idle),
-            Some(Input::Records(records)) => return self.take(records),
-            Some(Input::Reached { partition, end }) => {
-                self.watch.reached(partition, end);
-                StepEvent::Reached { partition, end }
-            }
-            Some(Input::Gone { partition, at, oldest, end }) => {
-                StepEvent::Gone { partition, at, bounds: Bounds { oldest, end } }
-            }
-            Some(Input::Gained(partitions)) => {
-                self.watch.gained(&partitions);
-                StepEvent::Gained(partitions)
-            }
-            Some(Input::Losing(partitions) | Input::Lost(partitions)) => {
-                self.watch.lost(&partitions);
-                StepEvent::Lost(partitions)
-            }
-        };
-        self.core.on(event);
-        Ok(Progress::Went)
-    }
-
-    fn take(&mut self, mut records: Records) -> Result<Progress, Trouble> {
-        let partition: PartitionId = records.partition();
-        let Admit::Below(end) = self.core.admit(partition) else {
-            self.ports.input.recycle(records);
-            return Ok(Progress::Went);
-        };
-        if let Some(end) = end {
-            records.truncate(end);
-        }
-        let (from, to) = (records.from(), records.to());
-        if to > from {
-            self.value_bytes += records.value_bytes();
-            if self.since_ms.is_none() {
-                self.since_ms = Some(self.world.now_ms());
-            }
-            self.watch.taken(&records);
-            let arena = self.ports.circuit.push(records);
-            let arena = arena.map_err(|error| stops(Port::Circuit, "take records in", error))?;
-            arena.into_iter().for_each(|arena| self.ports.input.recycle(arena));
-        } else {
-            self.ports.input.recycle(records);
-        }
-        self.core.on(StepEvent::Taken { partition, from, to });
-        Ok(Progress::Went)
-    }
-
-    fn is_due(&mut self) -> bool {
-        if !self.core.is_holding() {
-            return false;
-        }
-        let late = !self.core.is_replaying() && self.until_latency() == Some(Duration::ZERO);
-        late || self.value_bytes >= self.limits.step_bytes || self.ports.circuit.is_full()
-    }
-
-    fn is_save_due(&mut self) -> bool {
-        let since_ms = self.world.now_ms().saturating_sub(self.saved_ms);
-        since_ms >= self.limits.checkpoint_ms && !self.core.is_replaying() && self.core.is_unsaved()
-    }
-
-    fn until_latency(&mut self) -> Option<Duration> {
-        let due_ms = self.since_ms?.saturating_add(self.limits.latency_ms);
-        Some(Duration::from_millis(due_ms.saturating_sub(self.world.now_ms())))
-    }
-
-    fn until_due(&mut self) -> Duration {
-        let left = self.until_latency().filter(|_| self.core.is_holding());
-        left.map_or(TICK, |left| left.min(TICK))
     }
 
     /// Waits before something is tried again, loudly.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MemoryBatch, MemoryError, States, Topic, View};
-use crate::ports::{Checkpoint, Circuit, Restored};
+use crate::ports::{Checkpoint, Circuit, Gap, Restored};
 use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, SourceId};
 use crate::records::Records;
 
@@ -40,15 +40,16 @@ impl Sums {
 }
 
 /// What a sink by step holds at a frontier, made from the topics in one go. `begun` is where the
-/// pipeline began.
+/// pipeline began; what lies in `gaps` it never took in.
 #[must_use]
-pub fn answer(sink: SinkId, topics: &[Topic], begun: &Frontier, frontier: &Frontier) -> View {
+pub fn answer(sink: SinkId, topics: &[Topic], begun: &Frontier, gaps: &[Gap], frontier: &Frontier) -> View {
     let mut sums = Sums::default();
     for (&partition, &to) in frontier {
         let from = begun.get(&partition).copied().unwrap_or(Offset::ZERO);
         let topic = &topics[usize::from(partition.source().0)];
         let records = topic.records(PartitionId::of(SourceId(0), partition.number())).into_iter();
-        let span = records.filter(|(at, _)| (from..to).contains(at));
+        let gone = |at: &Offset| gaps.iter().any(|gap| gap.partition == partition && (gap.from..gap.to).contains(at));
+        let span = records.filter(|(at, _)| (from..to).contains(at) && !gone(at));
         span.for_each(|(at, value)| sums.take(partition, at.get(), &value));
     }
     sums.rows(sink).into_iter().map(|row| (row, 1)).collect()

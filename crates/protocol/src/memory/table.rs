@@ -225,9 +225,11 @@ impl Table {
             shape = version.shape;
             for (partition, advance) in &version.advances {
                 let was = stored.get(partition).copied();
-                check_link(number, *partition, was, *advance, &[])?;
+                check_link(number, *partition, was, *advance, &version.gaps)?;
                 let home = begun.get(partition).copied().unwrap_or(Offset::ZERO);
-                ensure(advance.from == was.unwrap_or(home), || {
+                let was = was.unwrap_or(home);
+                let joins = |gap: &Gap| gap.partition == *partition && (gap.from, gap.to) == (was, advance.from);
+                ensure(advance.from == was || version.gaps.iter().any(joins), || {
                     format!("P2: version {number} begins partition {partition} at {}", advance.from)
                 })?;
             }
@@ -455,6 +457,12 @@ impl OutputLog for MemoryOutput {
         let state = self.table.state();
         let at = (0..).zip(&state.versions).skip(usize::try_from(from.0).expect("a short log"));
         Ok(at.into_iter().find(|(_, v)| v.commit == Some(commit)).map(|(number, _)| TableVersion(number)))
+    }
+
+    fn gaps(&mut self, above: &Frontier) -> Result<Option<Vec<Gap>>, MemoryError> {
+        let mut gaps = self.table.gaps();
+        gaps.retain(|gap| above.get(&gap.partition).is_none_or(|above| gap.to > *above));
+        Ok(Some(gaps))
     }
 
     fn tend(&mut self) {}

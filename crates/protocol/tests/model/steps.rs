@@ -1,7 +1,7 @@
 //! By step: two sinks, one circuit, checkpoints; everything that can happen between any two actions.
 
-use lakeward_protocol::core::Beginning;
 use lakeward_protocol::core::step::{OnLostState, StepBreak};
+use lakeward_protocol::core::{Beginning, OnGap};
 
 use super::explore::{Explored, explore};
 use super::steps_world::{Budget, Record, Scene, World};
@@ -20,6 +20,8 @@ const LATEST: &str = "by step: latest";
 const LOSSES: &str = "by step: the newest checkpoint is lost, input is trimmed";
 const ADDED: &str = "by step: a partition is added";
 const REWIND: &str = "by step: a frontier set back";
+const SKIP: &str = "by step: input expires, skipped";
+const RETURN: &str = "by step: input expires, is skipped, and is there again";
 const EXPIRY: &str = "by step: input expires";
 
 fn base() -> Scene {
@@ -27,7 +29,7 @@ fn base() -> Scene {
 }
 
 fn scenes() -> Vec<Scene> {
-    [alone(), rivals(), rare()].concat()
+    [alone(), rivals(), rare(), skipping()].concat()
 }
 
 /// One process at a time.
@@ -166,6 +168,53 @@ fn rare() -> Vec<Scene> {
     ]
 }
 
+/// What is gone before it was read is skipped.
+fn skipping() -> Vec<Scene> {
+    let skip = Scene { on_gap: OnGap::Skip, ..base() };
+    vec![
+        Scene {
+            name: SKIP,
+            records: [&[SUM, LETTER, BOTH], &[]],
+            budget: Budget { crashes: 1, fates: 1, expiries: 2, returns: 1, ..Budget::default() },
+            total: 4,
+            ..skip.clone()
+        },
+        Scene {
+            name: "by step: input expires beside a rival, skipped",
+            records: [&[BOTH, LETTER], &[]],
+            budget: Budget { crashes: 1, rivals: 1, expiries: 1, ..Budget::default() },
+            total: 3,
+            ..skip.clone()
+        },
+        Scene {
+            name: "by step: input of two partitions expires, skipped",
+            records: [&[BOTH], &[LETTER]],
+            partitions: 2,
+            budget: Budget { crashes: 1, expiries: 2, stops: 1, ..Budget::default() },
+            total: 3,
+            saves: 0,
+            ..skip.clone()
+        },
+        Scene {
+            name: "by step: input expires and is trimmed, skipped",
+            records: [&[BOTH, LETTER], &[]],
+            trims: true,
+            budget: Budget { crashes: 1, expiries: 1, losses: 1, ..Budget::default() },
+            total: 2,
+            saves: 3,
+            ..skip.clone()
+        },
+        Scene {
+            name: RETURN,
+            records: [&[BOTH, LETTER], &[]],
+            budget: Budget { crashes: 1, expiries: 1, returns: 1, ..Budget::default() },
+            total: 3,
+            stops: true,
+            ..skip
+        },
+    ]
+}
+
 fn explore_all(scenes: &[Scene], at_least: usize) {
     let mut states = 0;
     for scene in scenes {
@@ -178,7 +227,7 @@ fn explore_all(scenes: &[Scene], at_least: usize) {
     assert!(states > at_least, "the model shrank: {states} states");
 }
 
-// Three tests, so that they share the cores.
+// Several tests, so that they share the cores.
 #[test]
 fn every_interleaving_by_step_of_one_process_keeps_the_promises() {
     explore_all(&alone(), 150_000);
@@ -194,9 +243,14 @@ fn every_interleaving_by_step_of_losses_keeps_the_promises() {
     explore_all(&rare(), 300_000);
 }
 
+#[test]
+fn every_interleaving_by_step_of_gaps_keeps_the_promises() {
+    explore_all(&skipping(), 100_000);
+}
+
 /// Each fault of the core, the scene that shows it, and the promise that it breaks.
 #[rustfmt::skip] // columns
-const BREAKS: [(StepBreak, &str, &str); 26] = [
+const BREAKS: [(StepBreak, &str, &str); 31] = [
     (StepBreak::SkipCompare,      RIVALS,  "P2"),
     (StepBreak::CompareMovedOnly, VECTOR,  "P5"),
     (StepBreak::KeepAfterFence,   RIVALS,  "P2"),
@@ -215,6 +269,11 @@ const BREAKS: [(StepBreak, &str, &str); 26] = [
     (StepBreak::IgnoreMissing,    LOSSES,  "P5"),
     (StepBreak::NoBeginning,      LATEST,  "P1"),
     (StepBreak::SilentGap,        EXPIRY,  "P9"),
+    (StepBreak::GapUnwritten,     SKIP,    "P9"),
+    (StepBreak::GapInJournalOnly, SKIP,    "P9"),
+    (StepBreak::GapUnlevelled,    SKIP,    "P2"),
+    (StepBreak::ForgetGaps,       RETURN,   "P9"),
+    (StepBreak::SkipAmidReplay,   SKIP,    "P9"),
     (StepBreak::SaveAhead,        CRASHES, "P4"),
     (StepBreak::SaveAmid,         CRASHES, "P6"),
     (StepBreak::ManifestFirst,    CRASHES, "P4"),

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use super::explore;
 use lakeward_protocol::core::step::{OnLostState, StepAction, StepBreak, StepCore, StepEvent, StepPlan, StepReason};
-use lakeward_protocol::core::{Admit, Beginning, Ending, Outcome};
-use lakeward_protocol::ports::{Bounds, Breach, Checkpoint, Head, Permit, Restored, Stopping};
+use lakeward_protocol::core::{Admit, Beginning, Ending, OnGap, Outcome};
+use lakeward_protocol::ports::{Advance, Bounds, Breach, Checkpoint, Gap, Head, Permit, Restored, Stopping};
 use lakeward_protocol::position::{
     CheckpointNumber, CommitId, Frontier, Offset, PartitionId, Shape, SinkId, TableVersion,
 };
@@ -37,6 +37,7 @@ pub struct Scene {
     pub partitions: usize,
     pub beginning: Beginning,
     pub trims: bool,
+    pub on_gap: OnGap,
     pub on_lost_state: OnLostState,
     /// How often each fault may happen, and how many faults in all.
     pub budget: Budget,
@@ -61,6 +62,8 @@ pub struct Budget {
     pub appends: u8,
     pub extends: u8,
     pub expiries: u8,
+    /// Records that are there again, as where another broker leads that had not deleted them yet.
+    pub returns: u8,
     pub rewinds: u8,
     pub restores: u8,
     /// Newest checkpoints that are lost.
@@ -102,6 +105,7 @@ pub enum Move {
     Append,
     Extend,
     Expire(u8),
+    Return(u8),
     ForeignAppend(u8),
     Reshape(u8),
     Rewind(u8),
@@ -117,8 +121,10 @@ fn is_local(action: &StepAction) -> bool {
         StepAction::Name | StepAction::Open { .. } | StepAction::Start { .. } | StepAction::Step { .. } => true,
         StepAction::Seal { .. } | StepAction::Announce { .. } | StepAction::Tend { .. } => true,
         StepAction::Prepare { .. } | StepAction::Discard(_) | StepAction::Release { .. } => true,
+        StepAction::Pass { .. } => true,
         StepAction::Read | StepAction::List | StepAction::Load { .. } | StepAction::Ask { .. } => false,
         StepAction::Restore(_) | StepAction::Put(_) | StepAction::Find { .. } | StepAction::Save(_) => false,
+        StepAction::Gaps { .. } => false,
         StepAction::Remove(_) | StepAction::Trim { .. } | StepAction::End(_) | StepAction::Stop(_) => false,
     }
 }
@@ -154,6 +160,10 @@ pub struct World {
     late: Option<Rc<Late>>,
     ends: [i64; PARTITIONS],
     oldest: [i64; PARTITIONS],
+    /// Below here records were gone at some time.
+    gone: [i64; PARTITIONS],
+    /// Breaks that the first table says: partition, from, to.
+    gaps: Rc<BTreeSet<(usize, i64, i64)>>,
     partitions: usize,
     /// Where the pipeline began, once that is written anywhere.
     begun: Option<[i64; PARTITIONS]>,
@@ -303,6 +313,9 @@ impl explore::World for World {
         for p in (0..PARTITIONS).filter(|p| self.oldest[*p] < self.ends[*p]) {
             moves.extend(may(budget.expiries, Move::Expire(small(p))));
         }
+        for p in (0..PARTITIONS).filter(|p| self.oldest[*p] > 0) {
+            moves.extend(may(budget.returns, Move::Return(small(p))));
+        }
         for k in 0..SINKS {
             moves.extend(may(budget.foreign, Move::ForeignAppend(small(k))));
             moves.extend(may(budget.reshapes, Move::Reshape(small(k))));
@@ -333,7 +346,7 @@ impl explore::World for World {
 impl World {
     pub fn new(scene: &Scene, fault: Option<StepBreak>) -> Self {
         let mut plan = StepPlan::new(1, vec!["sums".into(), "letters".into()]);
-        plan.sources[0].beginning = scene.beginning;
+        (plan.sources[0].beginning, plan.sources[0].on_gap) = (scene.beginning, scene.on_gap);
         (plan.trims, plan.on_lost_state) = (scene.trims, scene.on_lost_state);
         let laws = Laws {
             records: scene.records,
@@ -355,6 +368,8 @@ impl World {
             late: None,
             ends,
             oldest: [0; PARTITIONS],
+            gone: [0; PARTITIONS],
+            gaps: Rc::default(),
             partitions: scene.partitions,
             begun: None,
             halted: false,
@@ -400,7 +415,9 @@ impl World {
     fn answer(&self, k: usize, frontier: &[i64; PARTITIONS]) -> u32 {
         let begun = self.begun.unwrap_or_default();
         let below = |p: usize| {
-            let places = (0..).zip(self.laws.records[p]).filter(move |(at, _)| (begun[p]..frontier[p]).contains(at));
+            let skipped = move |at: i64| self.gaps.iter().any(|gap| gap.0 == p && (gap.1..gap.2).contains(&at));
+            let places = (0..).zip(self.laws.records[p]);
+            let places = places.filter(move |(at, _)| (begun[p]..frontier[p]).contains(at) && !skipped(*at));
             places.map(|(_, record)| record[k]).sum::<u32>()
         };
         (0..PARTITIONS).map(below).sum()
@@ -530,6 +547,11 @@ impl World {
             Move::Expire(p) => {
                 self.budget.expiries -= 1;
                 self.oldest[p as usize] += 1;
+                self.gone[p as usize] = self.gone[p as usize].max(self.oldest[p as usize]);
+            }
+            Move::Return(p) => {
+                self.budget.returns -= 1;
+                self.oldest[p as usize] -= 1;
             }
             _ => self.happen_to_others(step),
         }
@@ -617,10 +639,18 @@ impl World {
         let fenced = matches!(reason, StepReason::Fenced { .. } | StepReason::Gone { .. }) && process.overtaken;
         let untold = matches!(reason, StepReason::NoPartition { .. }) && process.told < self.partitions;
         let seen = fenced || untold || process.stale;
-        ensure(seen || self.laws.stops, || format!("P1: a needless stop: {reason}"))?;
+        ensure(seen || self.laws.stops || self.is_needed(&reason), || format!("P1: a needless stop: {reason}"))?;
         self.halted |= !seen;
         self.processes[i] = None;
         Ok(())
+    }
+
+    /// Whether what is gone is in the first table: then the state can't be made, whatever the user wants.
+    fn is_needed(&self, reason: &StepReason) -> bool {
+        let StepReason::Gone { partition, at, replays: true, .. } = reason else { return false };
+        let (p, at) = (index(*partition), at.get());
+        let skipped = self.gaps.iter().any(|gap| gap.0 == p && (gap.1..gap.2).contains(&at));
+        at < self.gone[p] && at < self.place(&self.tables[0].frontier())[p] && !skipped
     }
 
     /// The core's next action, done, and what it shows checked.
@@ -643,6 +673,24 @@ impl World {
                 StepEvent::Opened(sink)
             }
             StepAction::Restore(checkpoint) => StepEvent::Restored(self.restore(i, &checkpoint)?),
+            StepAction::Gaps { sink, above } => {
+                assert_eq!(sink, SinkId(0), "P7: the first table says what was skipped");
+                let beyond = |(p, _, to): &&(usize, i64, i64)| above.get(&id(*p)).is_none_or(|at| *to > at.get());
+                let gap = |(p, from, to): &(usize, i64, i64)| Gap {
+                    partition: id(*p),
+                    from: offset(*from),
+                    to: offset(*to),
+                    reason: String::new(),
+                };
+                StepEvent::Gaps(Some(self.gaps.iter().filter(beyond).map(gap).collect()))
+            }
+            StepAction::Pass { partition, from, to } => {
+                let circuit = &mut self.process(i).circuit;
+                let p = index(partition);
+                ensure(circuit.taken[p] == from.get(), || format!("P2: a break at {from} is gone over elsewhere"))?;
+                circuit.taken[p] = to.get();
+                StepEvent::Passed { partition, to }
+            }
             StepAction::Start { positions } => {
                 self.process(i).begin(&positions)?;
                 StepEvent::Started
@@ -773,9 +821,11 @@ impl World {
             ensure(advance.expect.map(Offset::get) == stored[p], || {
                 format!("P2: sink {k}, partition {p} was expected at {:?}, it is at {:?}", advance.expect, stored[p])
             })?;
-            ensure(advance.from.get() == before[p], || {
-                format!("P2: sink {k}, partition {p} goes on at {}, it is at {}", advance.from, before[p])
-            })?;
+            let gap = permit.gaps().iter().find(|gap| gap.partition == *partition);
+            self.check_gap(k, p, before[p], advance, gap)?;
+            if let Some(gap) = gap.filter(|_| k == 0) {
+                Rc::make_mut(&mut self.gaps).insert((p, gap.from.get(), gap.to.get()));
+            }
             after[p] = Some(advance.to.get());
         }
         let moves = permit.advances().values().any(|advance| Some(advance.to) != advance.expect);
@@ -793,6 +843,20 @@ impl World {
             Rc::make_mut(process).overtaken = true;
         }
         Ok(true)
+    }
+
+    /// P9: a sink goes on where it stands, or says where else, as the first one said.
+    fn check_gap(&self, k: usize, p: usize, stands: i64, advance: &Advance, gap: Option<&Gap>) -> Checked {
+        let (from, to) = (advance.from.get(), advance.to.get());
+        let place = gap.map(|gap| (p, gap.from.get(), gap.to.get()));
+        let silent = gap.is_none() && from > stands;
+        ensure(!silent, || format!("P9: sink {k}, partition {p} goes on at {from} without a word, it is at {stands}"))?;
+        let said = place.map_or(from == stands, |place| place == (p, stands, from) && from <= to);
+        ensure(said, || format!("P2: sink {k}, partition {p} goes on at {from}, it is at {stands}, and says {gap:?}"))?;
+        let silent = self.gaps.iter().find(|gap| gap.0 == p && stands <= gap.1 && gap.1 < to && Some(**gap) != place);
+        ensure(silent.is_none(), || format!("P9: sink {k} goes over the break {silent:?} without a word"))?;
+        let known = place.is_none_or(|gap| if k == 0 { gap.2 <= self.gone[p] } else { self.gaps.contains(&gap) });
+        ensure(known, || format!("P9: sink {k} skips {place:?}, which is not gone, or not so for the first"))
     }
 
     fn check_content(&self, k: usize, batch: Option<Batch>, after: &Place) -> Checked {
@@ -895,6 +959,7 @@ impl World {
         let saved = self.store.manifests.iter().any(|there| covers(&self.place(&offsets(&there.frontier))));
         ensure(saved, || format!("P3: what lies below {below:?} is deleted, no checkpoint covers it"))?;
         (0..PARTITIONS).for_each(|p| self.oldest[p] = self.oldest[p].max(below[p]));
+        (0..PARTITIONS).for_each(|p| self.gone[p] = self.gone[p].max(below[p]));
         for process in self.processes.iter_mut().flatten() {
             Rc::make_mut(process).overtaken |= (0..PARTITIONS).any(|p| process.reading[p] < below[p]);
         }

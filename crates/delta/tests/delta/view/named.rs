@@ -106,6 +106,20 @@ fn who_else_stores_offsets_here() {
     assert!(error.to_string().contains("stored by app id app-bid"), "{error}");
 }
 
+#[test]
+fn gaps_that_a_cleaned_log_would_tell_are_unknown() {
+    let disk = written();
+    let mut table = pipeline(&disk, &[BID, AUCTION]);
+    let all = load(&mut table, &[of(0, 0), of(1, 0)]).unwrap().frontier;
+    let above = |bid, auction| Frontier::from([(of(0, 0), offset(bid)), (of(1, 0), offset(auction))]);
+    assert_eq!((all[&of(0, 0)], all[&of(1, 0)]), (offset(10), offset(4)));
+    assert_eq!(table.gaps(&above(0, 0)).unwrap(), Some(vec![]), "the log tells all");
+    std::fs::remove_file(disk.log_folder().join(format!("{:020}.json", 1))).unwrap();
+    assert_eq!(table.gaps(&above(0, 0)).unwrap(), None, "who knows what its first version said");
+    assert_eq!(table.gaps(&above(10, 0)).unwrap(), Some(vec![]), "what is asked for is there");
+    assert_eq!(table.gaps(&above(10, 4)).unwrap(), Some(vec![]), "nothing is asked for");
+}
+
 #[test] // P9
 fn a_source_with_another_topic_is_a_breach() {
     #[rustfmt::skip] // columns: sources, partitions whose topic is another

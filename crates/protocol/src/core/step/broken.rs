@@ -9,7 +9,7 @@ use super::save::Saving;
 use super::{StepAction, StepCore, StepEvent, StepPlan, StepReason, Work};
 use crate::core::commit::{Commit, Step};
 use crate::core::{Ending, Outcome, Why};
-use crate::ports::{Checkpoint, Head, Restored, Stopping};
+use crate::ports::{Checkpoint, Gap, Head, Restored, Stopping};
 use crate::position::{CommitId, Frontier, SinkId};
 
 /// One deliberate fault.
@@ -51,6 +51,16 @@ pub enum StepBreak {
     NoBeginning,
     /// Passes over input that is gone.
     SilentGap,
+    /// Goes over a break without writing it down.
+    GapUnwritten,
+    /// Writes a break into the first sink alone.
+    GapInJournalOnly,
+    /// Goes over a break while sinks lag.
+    GapUnlevelled,
+    /// Replays without the breaks that the journal says.
+    ForgetGaps,
+    /// Skips what is gone also where sinks have it.
+    SkipAmidReplay,
     /// Makes a checkpoint while sinks lag.
     SaveAhead,
     /// Makes a checkpoint while the circuit has not stepped what was pushed.
@@ -71,7 +81,7 @@ pub enum StepBreak {
 
 impl StepBreak {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 31] = [
         Self::SkipCompare,
         Self::CompareMovedOnly,
         Self::KeepAfterFence,
@@ -90,6 +100,11 @@ impl StepBreak {
         Self::IgnoreMissing,
         Self::NoBeginning,
         Self::SilentGap,
+        Self::GapUnwritten,
+        Self::GapInJournalOnly,
+        Self::GapUnlevelled,
+        Self::ForgetGaps,
+        Self::SkipAmidReplay,
         Self::SaveAhead,
         Self::SaveAmid,
         Self::ManifestFirst,
@@ -130,6 +145,14 @@ impl StepCore {
                 let newest = self.sink(sink).version.expect("a search follows a load");
                 StepAction::Find { sink, commit, from: newest.next() }
             }
+            (Some(StepBreak::GapUnwritten), StepAction::Put(mut permit)) => {
+                permit.gaps.clear();
+                StepAction::Put(permit)
+            }
+            (Some(StepBreak::GapInJournalOnly), StepAction::Put(mut permit)) if permit.sink != SinkId(0) => {
+                permit.gaps.clear();
+                StepAction::Put(permit)
+            }
             (Some(StepBreak::TrimNewest), StepAction::Trim { .. }) => {
                 StepAction::Trim { below: self.kept.last().expect("one is kept").frontier.clone() }
             }
@@ -149,6 +172,12 @@ impl StepCore {
             (StepBreak::SilentGap, StepEvent::Gone { partition, bounds, .. }) => {
                 self.taken.insert(partition, bounds.oldest);
                 self.reading = false;
+                None
+            }
+            (StepBreak::ForgetGaps, StepEvent::Gaps(_)) => Some(StepEvent::Gaps(Some(Vec::new()))),
+            (StepBreak::SkipAmidReplay, StepEvent::Gone { partition, bounds, .. }) if self.is_replaying() => {
+                let from = self.taken[&partition];
+                self.gaps.push(Gap { partition, from, to: bounds.oldest, reason: String::new() });
                 None
             }
             (StepBreak::SaveAhead, StepEvent::SaveDue) if self.work == Work::Settle && !self.is_holding() => {
@@ -196,6 +225,7 @@ impl StepCore {
             (Some(StepBreak::RemoveNewest), Work::Save(Saving::Remove(old))) => {
                 old.extend(self.kept.last().cloned());
             }
+            (Some(StepBreak::GapUnlevelled), Work::Settle) if self.gone.is_some() && !holds => self.begin_bridge(),
             (Some(StepBreak::EndLagging), Work::Settle) if self.stopping == Stopping::Gracefully && !holds => {
                 self.ending = Some(Ending::Stopped);
             }

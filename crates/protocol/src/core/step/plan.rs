@@ -1,6 +1,6 @@
 //! What the user decides beforehand, by step.
 
-use crate::core::Beginning;
+use crate::core::{Beginning, OnGap};
 use crate::position::{Frontier, PartitionId, SinkId};
 
 /// Sinks that hold data while no checkpoint is to be found: the store was lost, or is another one.
@@ -19,6 +19,9 @@ pub enum OnLostState {
 pub struct SourcePlan {
     /// Where its partitions begin in a new pipeline. One that is added later begins at its first record.
     pub beginning: Beginning,
+    /// What becomes of the pipeline when records are gone that no sink has. Those that a sink has
+    /// are needed, whatever it says.
+    pub on_gap: OnGap,
 }
 
 /// The pipeline's form and the user's decisions. They do not change while a process runs.

@@ -117,8 +117,9 @@ pub enum StepReason {
     #[error(
         "partition {partition}: offset {at} is needed next{}, but the topic holds {oldest} to {end} (exclusive): it was \
          deleted or truncated. The answer can't be made without it: bring the records back, or run the pipeline \
-         under another name into new tables",
-        if *.replays { ", to make the state that the sinks stand at" } else { "" }
+         under another name into new tables{}",
+        if *.replays { ", to make the state that the sinks stand at" } else { "" },
+        if *.replays { " (on_gap = 'skip' can't help: the tables have it)" } else { "; or give the source on_gap = 'skip'" }
     )]
     Gone {
         /// The partition.
@@ -131,6 +132,32 @@ pub enum StepReason {
         end: Offset,
         /// Whether the sinks have it already.
         replays: bool,
+    },
+
+    /// P9: a source that ends below what was taken in of it.
+    #[error(
+        "partition {partition}: it is read up to offset {at}, but the topic ends at {end}: it was truncated (as by an \
+         unclean leader election), and holds, or will hold, other records at those offsets than the tables were made \
+         of. No on_gap lets that pass: bring the records back, or run the pipeline under another name into new tables"
+    )]
+    CutBack {
+        /// The partition.
+        partition: PartitionId,
+        /// The next offset.
+        at: Offset,
+        /// The one after the last that the topic holds.
+        end: Offset,
+    },
+
+    /// P9: what a replay has to leave out is not known any more.
+    #[error(
+        "sink {sink}: its log does not reach back to the checkpoint any more, so that it is not known which gaps \
+         were accepted since (on_gap = 'skip'); the state can't be made without that. Bring a newer checkpoint back, or \
+         run the pipeline under another name into new tables"
+    )]
+    NoHistory {
+        /// The sink's name.
+        sink: String,
     },
 
     /// P9: the state is gone.

@@ -22,6 +22,8 @@ pub(super) enum Recovery {
     /// The beginning is the first checkpoint, so that a crash can't move it.
     Begin(Checkpoint),
     Restore(Checkpoint),
+    /// P9: what breaks did the journal take, above the checkpoint?
+    Gaps,
 }
 
 impl StepCore {
@@ -42,6 +44,7 @@ impl StepCore {
                 Some(sink) => StepAction::Open { sink },
                 None => StepAction::Restore(checkpoint.clone()),
             },
+            Recovery::Gaps => StepAction::Gaps { sink: SinkId(0), above: self.stepped.clone() },
         }
     }
 
@@ -206,7 +209,11 @@ impl StepCore {
         }
     }
 
-    pub(super) fn bounds(&mut self, partition: PartitionId, Bounds { oldest, end }: Bounds) {
+    pub(super) fn bounds(&mut self, partition: PartitionId, bounds: Bounds) {
+        if matches!(self.work, Work::Bridge(_)) {
+            return self.bridge(partition, bounds);
+        }
+        let Bounds { oldest, end } = bounds;
         let Work::Recover(Recovery::Ask(left)) = &mut self.work else { return };
         left.remove(&partition);
         let done = left.is_empty();
@@ -248,7 +255,8 @@ impl StepCore {
                 self.stepped = self.complete(&checkpoint.frontier);
                 self.taken = self.stepped.clone();
                 (self.reading, self.due, self.lost_at, self.doubt) = (false, false, None, false);
-                self.work = Work::Settle;
+                (self.gone, self.gaps) = (None, Vec::new());
+                self.work = if self.is_replaying() { Work::Recover(Recovery::Gaps) } else { Work::Settle };
             }
         }
     }

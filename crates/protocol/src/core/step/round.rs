@@ -68,6 +68,13 @@ impl StepCore {
         assert!(!rows || self.sink(sink).held, "P5: sink {} has rows though nothing was held of it", sink.0);
         let mut commit = Commit::new(sink, id, self.advances(sink));
         assert!(!commit.advances.is_empty(), "P5: sink {} is to be committed and does not move", sink.0);
+        commit.gaps = self.owed(sink);
+        for gap in &commit.gaps {
+            let advance = commit.advances.get_mut(&gap.partition).expect("what goes over a gap moves");
+            if advance.from == gap.from {
+                advance.from = gap.to;
+            }
+        }
         commit.made_for = if rows { self.sink(sink).opened } else { None };
         self.round_mut().commit = Some(commit);
     }

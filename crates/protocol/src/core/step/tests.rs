@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::core::Beginning;
+use crate::core::{Beginning, OnGap};
 use crate::ports::{Breach, Head};
 use crate::position::CommitId;
 
@@ -53,6 +53,12 @@ fn first(plan: StepPlan, checkpoints: &[Checkpoint], sinks: [Pair; 2], breach: O
             }
             StepAction::Restore(from) => {
                 core.on(StepEvent::Restored(crate::ports::Restored::Done));
+                if let StepAction::Gaps { .. } = core.next() {
+                    core.on(StepEvent::Gaps(None));
+                }
+                if let StepAction::Stop(_) = core.next() {
+                    continue;
+                }
                 let wanted: Vec<u8> = core.wanted().iter().map(|sink| sink.0).collect();
                 let limit = core.boundary().map(|limit| format!(" to {}", shown(limit))).unwrap_or_default();
                 return format!("restore {} at {}{limit}, want {wanted:?}", from.number, shown(&from.frontier));
@@ -74,12 +80,14 @@ fn shown(frontier: &Frontier) -> String {
 #[test]
 fn a_pipeline_begins_at_the_only_safe_place() {
     let plain = || StepPlan::new(1, vec!["sums".into(), "letters".into()]);
-    let latest = || StepPlan { sources: vec![SourcePlan { beginning: Beginning::Latest }], ..plain() };
+    let latest =
+        || StepPlan { sources: vec![SourcePlan { beginning: Beginning::Latest, ..SourcePlan::default() }], ..plain() };
     let seek = |to| StepPlan { seek: Frontier::from([(P0, at(to))]), ..plain() };
+    let skip = || StepPlan { sources: vec![SourcePlan { on_gap: OnGap::Skip, ..SourcePlan::default() }], ..plain() };
     let replay = || StepPlan { on_lost_state: OnLostState::Replay, ..plain() };
     let (none, c) = ((-1, -1), checkpoint);
     #[rustfmt::skip] // columns: name, plan, checkpoints, the two sinks, what is done
-    let cases: [(&str, StepPlan, Vec<Checkpoint>, [Pair; 2], &str); 20] = [
+    let cases: [(&str, StepPlan, Vec<Checkpoint>, [Pair; 2], &str); 22] = [
         ("new",                        plain(),  vec![],                      [none, none],         "begin [0, 0]"),
         ("new, latest",                latest(), vec![],                      [none, none],         "begin [99, 99]"),
         ("new, seek",                  seek(5),  vec![],                      [none, none],         "begin [5, 0]"),
@@ -88,6 +96,8 @@ fn a_pipeline_begins_at_the_only_safe_place() {
         ("begun, nothing done",        plain(),  vec![c(0, (0, 0))],          [none, none],         "restore 0 at [0, 0], want [0, 1]"),
         ("level",                      plain(),  vec![c(3, (5, 5))],          [(5, 5), (5, 5)],     "restore 3 at [5, 5], want [0, 1]"),
         ("replay, all have it",        plain(),  vec![c(3, (5, 5))],          [(7, 6), (7, 6)],     "restore 3 at [5, 5] to [7, 6], want []"),
+        ("P9: gaps of before are not known", skip(), vec![c(3, (5, 5))],      [(7, 6), (7, 6)],     "stop: NoHistory"),
+        ("gaps of before do not matter", skip(), vec![c(3, (5, 5))],          [(5, 5), (5, 5)],     "restore 3 at [5, 5], want [0, 1]"),
         ("second sink lags",           plain(),  vec![c(3, (5, 5))],          [(7, 6), (6, 5)],     "restore 3 at [5, 5] to [6, 5], want []"),
         ("second sink is at the checkpoint", plain(), vec![c(3, (5, 5))],     [(7, 6), (5, 5)],     "restore 3 at [5, 5] to [7, 6], want [1]"),
         ("second sink has nothing",    plain(),  vec![c(0, (0, 0))],          [(7, 6), none],       "restore 0 at [0, 0] to [7, 6], want [1]"),

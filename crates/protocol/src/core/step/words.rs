@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::reason::StepReason;
 use crate::core::{Ending, Outcome, Why};
-use crate::ports::{Bounds, Checkpoint, Head, Permit, Restored, Stopping};
+use crate::ports::{Bounds, Checkpoint, Gap, Head, Permit, Restored, Stopping};
 use crate::position::{CommitId, Frontier, Offset, PartitionId, SinkId, TableVersion};
 
 /// The one thing to do next. Each but [`Read`](Self::Read), [`End`](Self::End) and
@@ -38,6 +38,22 @@ pub enum StepAction {
     },
     /// Make the circuit what it was at a checkpoint.
     Restore(Checkpoint),
+    /// Read what breaks a sink's log has above a frontier.
+    Gaps {
+        /// Which one.
+        sink: SinkId,
+        /// Those that end above it are asked for.
+        above: Frontier,
+    },
+    /// P9: let the circuit go on behind a break: it is pushed as a stretch without records.
+    Pass {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Where it begins.
+        from: Offset,
+        /// Where the partition goes on.
+        to: Offset,
+    },
     /// Begin to deliver, all partitions, from these positions.
     Start {
         /// The next offset of each.
@@ -161,6 +177,15 @@ pub enum StepEvent {
     Opened(SinkId),
     /// How the restore ended.
     Restored(Restored),
+    /// The breaks above the frontier asked for; `None` where the log does not reach back so far.
+    Gaps(Option<Vec<Gap>>),
+    /// The circuit goes on behind a break.
+    Passed {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Where it goes on.
+        to: Offset,
+    },
     /// The input delivers.
     Started,
     /// The circuit has taken the step, and holds changes of these sinks.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::{Ports, StepDrive, StepLimits};
 use crate::core::step::{SourcePlan, StepCore, StepPlan, StepReason};
-use crate::core::{Beginning, Ending, Why};
+use crate::core::{Beginning, Ending, OnGap, Why};
 use crate::drive::{Port, Progress, Stopped, Watch};
 use crate::memory::{
     Clock, Fate, Handover, MemoryCheckpoints, MemoryCircuit, MemoryInput, MemoryOutput, MemoryWorld, Operation, States,
     Table, Topic, View, answer,
 };
-use crate::ports::{Checkpoint, Exit, Permit, Point, Stopping};
+use crate::ports::{Checkpoint, Exit, Gap, Permit, Point, Stopping};
 use crate::position::{Frontier, Offset, PartitionId, SinkId, SourceId, TableVersion};
 use crate::sources::Sources;
 
@@ -135,7 +135,8 @@ impl Scene {
     fn check(&self) {
         let begun = self.states.manifests().last().map(|newest| newest.begun.clone()).unwrap_or_default();
         for (sink, table) in (0..).map(SinkId).zip(&self.tables) {
-            let right = |frontier: &Frontier| answer(sink, &self.topics, &begun, frontier);
+            let gaps = self.tables[0].gaps();
+            let right = |frontier: &Frontier| answer(sink, &self.topics, &begun, &gaps, frontier);
             table.verify_steps(&begun, right).unwrap_or_else(|wrong| panic!("sink {}: {wrong}", sink.0));
         }
     }
@@ -383,6 +384,79 @@ fn input_that_the_state_needs_and_is_gone_stops_the_run() {
     assert_eq!(stopped.exit(), Exit::Data);
 }
 
+/// Two records are taken in and saved; so many more come, of which those below `oldest` are gone at once.
+fn with_a_gap(more: &[&str], oldest: i64) -> Scene {
+    let mut scene = Scene::new();
+    scene.append(0, 0, &["a=1", "oops"]);
+    let world = scene.world();
+    let mut process = scene.process_in(plan(), world.clone());
+    settle(&mut process);
+    world.stop(Stopping::Gracefully);
+    assert_eq!(run(&mut process).expect("it ends well"), Ending::Stopped);
+    scene.append(0, 0, more);
+    scene.topics[0].expire(P0, at(oldest));
+    scene
+}
+
+fn skipping() -> StepPlan {
+    StepPlan { sources: vec![SourcePlan { on_gap: OnGap::Skip, ..SourcePlan::default() }; 2], ..plan() }
+}
+
+#[test]
+fn what_is_gone_is_skipped_where_the_user_says_so_and_every_sink_says_it() {
+    let mut scene = with_a_gap(&["a=10", "a=20", "a=40"], 4);
+    let stopped = run(&mut scene.process(plan())).expect_err("P9: nobody said so");
+    assert!(matches!(stopped, Stopped::Step(StepReason::Gone { replays: false, .. })), "{stopped}");
+    settle(&mut scene.process(skipping()));
+    // The checkpoint lies below the gap still: it is gone over again, now with nobody's leave.
+    scene.append(0, 0, &["a=100"]);
+    settle(&mut scene.process(plan()));
+    scene.check();
+    assert_eq!(rows(&scene.tables[0].view()), ["a=141"]);
+    for table in &scene.tables {
+        let gaps = table.gaps();
+        let [Gap { partition: P0, from, to, reason }] = &gaps[..] else { panic!("P9: {gaps:?}") };
+        assert_eq!((*from, *to), (at(2), at(4)));
+        assert!(reason.contains("on_gap"), "{reason}");
+    }
+}
+
+#[test]
+fn what_is_gone_and_in_a_sink_is_never_skipped() {
+    let mut scene = with_a_gap(&["a=10", "a=20", "a=40"], 4);
+    settle(&mut scene.process(skipping()));
+    scene.topics[0].expire(P0, at(5));
+    let stopped = run(&mut scene.process(skipping())).expect_err("P9: the state can't be made");
+    let Stopped::Step(StepReason::Gone { at: needed, replays, .. }) = &stopped else { panic!("{stopped}") };
+    assert_eq!((*needed, *replays), (at(4), true));
+    assert!(stopped.to_string().contains("can't help"), "{stopped}");
+    scene.check();
+}
+
+#[test]
+fn a_topic_that_was_cut_back_is_never_skipped() {
+    let mut scene = with_a_gap(&[], 0);
+    scene.topics[0].truncate(P0, at(1));
+    let stopped = run(&mut scene.process(skipping())).expect_err("P9: the state holds what the topic does not");
+    assert!(matches!(stopped, Stopped::Step(StepReason::CutBack { .. })), "{stopped}");
+    assert_eq!(stopped.exit(), Exit::Data);
+}
+
+#[test]
+fn many_partitions_with_gaps_have_one_commit() {
+    let mut scene = with_a_gap(&["a=10", "a=20"], 3);
+    scene.append(0, 1, &["a=1", "a=2"]);
+    scene.append(1, 0, &["b=1", "b=2"]);
+    scene.topics[0].expire(PartitionId(1), at(1));
+    scene.topics[1].expire(P0, at(2));
+    let before = scene.versions();
+    settle(&mut scene.process(skipping()));
+    scene.check();
+    assert_eq!(rows(&scene.tables[0].view()), ["a=23"]);
+    assert_eq!(scene.tables[1].gaps().len(), 3);
+    assert_eq!(scene.versions()[1], before[1] + 1, "the second sink has nothing but the gaps to say");
+}
+
 #[test]
 fn a_state_of_another_plan_is_refused() {
     let mut scene = Scene::new();
@@ -421,7 +495,7 @@ fn a_partition_that_is_added_is_read_from_its_beginning() {
     for beginning in [Beginning::Earliest, Beginning::Latest] {
         for restarts in [false, true] {
             let mut scene = Scene::new();
-            let plan = || StepPlan { sources: vec![SourcePlan { beginning }; 2], ..plan() };
+            let plan = || StepPlan { sources: vec![SourcePlan { beginning, ..SourcePlan::default() }; 2], ..plan() };
             let mut process = scene.process(plan());
             settle(&mut process);
             scene.append(0, 0, &["a=1"]);
