@@ -262,7 +262,7 @@ fn step_plan(args: &RunArgs, loaded: &Loaded, names: Vec<String>, ends: Option<F
             OnFault::Stop => OnGap::Stop,
             OnFault::Skip => OnGap::Skip,
         };
-        SourcePlan { beginning, on_gap }
+        SourcePlan { beginning, on_gap, trims: source.trim }
     };
     let sources = loaded.pipeline.sources.iter().map(source).collect();
     let on_lost_state = match args.on_lost_state {

@@ -149,6 +149,8 @@ pub struct Source {
     pub changes: Option<Changes>,
     /// What to do when messages are gone before they were read (P9).
     pub on_gap: OnFault,
+    /// Whether messages that nothing needs any more are deleted from the source (P3).
+    pub trim: bool,
     /// What to do with a message that can't become a row.
     pub on_bad_record: OnFault,
 }

@@ -52,6 +52,16 @@ pub enum KafkaError {
         /// In the client's words.
         detail: String,
     },
+    /// P3: records that were to be deleted, and that the brokers keep for good.
+    #[error("{what}: {detail}; {remedy}")]
+    Untrimmed {
+        /// Verb and object.
+        what: String,
+        /// In the client's words.
+        detail: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// Records that can't be read.
     #[error(
         "partition {partition} of topic {topic} can't be read at offset {offset}: {detail}; nothing after it was taken. \
@@ -92,7 +102,7 @@ impl Fault for KafkaError {
     fn verdict(&self) -> Verdict {
         match self {
             Self::Unreachable { .. } | Self::NoTopic { .. } | Self::Unanswered { .. } => Verdict::Retry,
-            Self::Setting { .. } => Verdict::Stop(Exit::Config),
+            Self::Setting { .. } | Self::Untrimmed { .. } => Verdict::Stop(Exit::Config),
             Self::Refused { .. } => Verdict::Stop(Exit::Unavailable),
             Self::Unreadable { .. } | Self::Recreated { .. } => Verdict::Stop(Exit::Data),
             Self::Fatal { .. } => Verdict::Stop(Exit::TryAgain),

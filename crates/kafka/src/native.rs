@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lakeward_protocol::records::TimestampType;
+use rdkafka::TopicPartitionList;
 use rdkafka::bindings as c;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
@@ -291,6 +292,54 @@ impl Drop for IdentityQuery {
     fn drop(&mut self) {
         // SAFETY: ours alone, and never used again.
         unsafe { c::rd_kafka_queue_destroy(self.queue.as_ptr()) }
+    }
+}
+
+/// Deletes what lies below these positions, and waits up to `patience` for the brokers' answers, one each.
+pub(crate) fn delete_records(
+    consumer: &BaseConsumer<Context>,
+    below: &TopicPartitionList,
+    patience: Duration,
+) -> Result<Vec<(i32, Result<(), RDKafkaErrorCode>)>, RDKafkaErrorCode> {
+    use c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+    let client = consumer.client().native_ptr();
+    let patience_ms = i32::try_from(patience.as_millis()).expect("waits are short");
+    // SAFETY: the client is alive; positions and options are copied by DeleteRecords, so that both are freed
+    // here. The queue is ours and destroyed last; the event once, after the last use of what it holds. Pointers
+    // are checked for null before they are followed, and `elems` has `cnt` elements.
+    unsafe {
+        let queue = c::rd_kafka_queue_new(client);
+        let mut request = c::rd_kafka_DeleteRecords_new(below.ptr());
+        let options = c::rd_kafka_AdminOptions_new(client, c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DELETERECORDS);
+        c::rd_kafka_AdminOptions_set_request_timeout(options, patience_ms, ptr::null_mut(), 0);
+        c::rd_kafka_DeleteRecords(client, &raw mut request, 1, options, queue);
+        c::rd_kafka_AdminOptions_destroy(options);
+        c::rd_kafka_DeleteRecords_destroy(request);
+        // A little longer than the client's own patience, which tells more.
+        let event = c::rd_kafka_queue_poll(queue, patience_ms.saturating_add(1_000));
+        let answer = if event.is_null() { Err(RDKafkaErrorCode::OperationTimedOut) } else { Ok(()) };
+        let answer = answer.and_then(|()| {
+            let failed = c::rd_kafka_event_error(event);
+            let result = c::rd_kafka_event_DeleteRecords_result(event);
+            if failed != RD_KAFKA_RESP_ERR_NO_ERROR || result.is_null() {
+                return Err(failed.into());
+            }
+            let offsets = c::rd_kafka_DeleteRecords_result_offsets(result);
+            if offsets.is_null() || (*offsets).elems.is_null() {
+                return Err(RDKafkaErrorCode::Fail);
+            }
+            let count = usize::try_from((*offsets).cnt).expect("a count");
+            let each = std::slice::from_raw_parts((*offsets).elems, count).iter();
+            let told = |code: c::rd_kafka_resp_err_t| {
+                if code == RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(code.into()) }
+            };
+            Ok(each.map(|element| (element.partition, told(element.err))).collect())
+        });
+        if !event.is_null() {
+            c::rd_kafka_event_destroy(event);
+        }
+        c::rd_kafka_queue_destroy(queue);
+        answer
     }
 }
 

@@ -1,5 +1,7 @@
 //! The input as the core sees it.
 
+mod trim;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -437,6 +439,10 @@ impl InputLog for Source {
 
     fn recycle(&mut self, records: Records) {
         self.handoff.recycle(records);
+    }
+
+    fn trim(&mut self, below: &Frontier) -> Result<(), KafkaError> {
+        self.delete_below(below)
     }
 }
 

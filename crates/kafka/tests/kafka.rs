@@ -426,6 +426,26 @@ fn who_reads_alone_is_given_what_is_added_if_it_reads_all() {
 }
 
 #[test]
+fn p3_trims_what_it_is_told_and_no_more() {
+    let topic = Broker::shared().topic("trimmed", 2);
+    topic.produce(numbered(0..10));
+    topic.produce([Message::new("other").to(1)]);
+    let mut source = Source::assign(config(&topic, &[]), BTreeSet::from([P0])).expect("open");
+    for below in [4, 4, 2] {
+        source.trim(&Frontier::from([(P0, offset(below))])).expect("trim");
+        assert_eq!((topic.watermarks(0), topic.watermarks(1)), ((4, 10), (0, 1)), "told {below}");
+    }
+    let beyond = source.trim(&Frontier::from([(P0, offset(11))])).expect_err("it ends below that");
+    assert!(matches!(&beyond, KafkaError::Untrimmed { .. }), "{beyond}");
+    assert_eq!(topic.watermarks(0), (4, 10));
+    let compacted = Broker::shared().topic_with("kept", 1, &[("cleanup.policy", "compact")]);
+    compacted.produce([Message::new("x").key("k").to(0)]);
+    let mut source = Source::assign(config(&compacted, &[]), BTreeSet::from([P0])).expect("open");
+    let refused = source.trim(&Frontier::from([(P0, offset(1))])).expect_err("its policy keeps all");
+    assert!(refused.to_string().contains("leave trim = true out"), "{refused}");
+}
+
+#[test]
 fn begins_anew_at_full_speed_without_a_trace_of_before() {
     let topic = Broker::shared().topic("anew", 2);
     topic.produce((0..40_000_u64).map(|n| Message::new(format!("{n:0100}")).to((n % 2) as i32)));

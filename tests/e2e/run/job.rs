@@ -74,6 +74,15 @@ impl Pipeline {
         std::mem::ManuallyDrop::new(Table { path: self.folder.join(name) })
     }
 
+    /// Where the oldest checkpoint that is kept stands in a source: partitions and next offsets.
+    pub fn oldest_frontier(&self, source: &str) -> Vec<(i32, i64)> {
+        let manifests = self.manifests();
+        let text = fs::read_to_string(manifests.first().expect("a manifest")).expect("read a manifest");
+        let manifest: Value = serde_json::from_str(&text).expect("a manifest is JSON");
+        let of = manifest["frontier"][source].as_object().cloned().unwrap_or_default();
+        of.iter().map(|(p, at)| (p.parse().expect("a number"), at.as_i64().expect("an offset"))).collect()
+    }
+
     /// The manifests of its checkpoints, oldest first.
     pub fn manifests(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.folder.join("state")).into_iter().flatten().flatten();

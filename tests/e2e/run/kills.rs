@@ -83,6 +83,34 @@ fn killed_at_every_durable_step_all_versions_are_exact() {
     assert!(missed.is_empty(), "points that no process reached, so nothing is proven there: {missed:?}");
 }
 
+/// P3: what the oldest kept checkpoint covers is deleted, and not a record beyond; of a source that says nothing, none.
+#[test]
+fn killed_before_and_after_a_trim_nothing_is_deleted_that_is_needed() {
+    let job = Job::of("", ", trim = true");
+    let assert_trimmed = |when: &str, exactly: bool| {
+        let oldest = job.pipeline.oldest_frontier("bid");
+        assert_eq!(oldest.len(), 4, "{when}: {oldest:?}");
+        for (partition, covered) in oldest {
+            let (low, _) = job.bids.topic.watermarks(partition);
+            assert!(low <= covered, "P3: {when}: partition {partition} begins at {low}, {covered} is needed");
+            assert!(!exactly || low == covered, "{when}: partition {partition} begins at {low}, not at {covered}");
+            assert_eq!(job.auctions.topic.watermarks(partition).0, 0, "{when}: the other source says nothing");
+        }
+    };
+    let judged = job.under(|| {
+        for crash in ["before-trim:1", "after-trim:1", "before-trim:2", "after-trim:2"] {
+            let environment = [("LAKEWARD_CRASH_AT", crash)];
+            let running = job.pipeline.start_with(&job.pipeline.file, &[], &environment);
+            assert!(died(running, false), "{crash} is reached");
+            assert_trimmed(crash, crash.starts_with("after"));
+        }
+    });
+    assert_trimmed("at the end", true);
+    let deleted: i64 = (0..4).map(|partition| job.bids.topic.watermarks(partition).0).sum();
+    assert!(deleted > 0, "nothing was deleted, so nothing is proven");
+    println!("{deleted} records deleted, {} versions judged", judged.versions);
+}
+
 #[test]
 fn killed_at_random_all_versions_are_exact() {
     let seed = std::env::var("LAKEWARD_SEED")

@@ -125,6 +125,10 @@ impl Watch for Steps {
         tracing::info!("checkpoint {} at {}", checkpoint.number.0, Shown(&checkpoint.frontier));
     }
 
+    fn trimmed(&mut self, below: &Frontier) {
+        tracing::info!("deleted in the topics what lies below {}", Shown(below));
+    }
+
     fn ended(&mut self, ending: Ending) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

@@ -143,6 +143,16 @@ impl Options {
         Err(given.refuse(&names.join(" or ")))
     }
 
+    /// `true` or `false`, which is what it is without the option.
+    pub fn flag(&mut self, name: &str) -> Result<bool, Problem> {
+        let Some(given) = self.take(name) else { return Ok(false) };
+        match given.value.reveal().to_ascii_lowercase().as_str() {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(given.refuse("true or false")),
+        }
+    }
+
     /// A whole number. The unit is the last word of the name.
     pub fn number(&mut self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
         let Some(given) = self.take(name) else { return Ok(None) };

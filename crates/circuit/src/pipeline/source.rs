@@ -8,12 +8,13 @@ use super::error::Problem;
 use super::options::{Environment, Options};
 use super::{Changes, Format, KafkaSource, Name, OnFault, Origin, Source, Start};
 
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 11] = [
     "kafka",
     "topic",
     "format",
     "start",
     "on_gap",
+    "trim",
     "on_bad_record",
     "changes",
     "changes_insert",
@@ -48,6 +49,7 @@ pub(super) fn read(cursor: &mut Cursor, environment: Environment) -> Result<Sour
         format: format.map_or(Format::Json, |(format, _)| format),
         changes,
         on_gap: on_gap.map_or(OnFault::Stop, |(policy, _)| policy),
+        trim: options.flag("trim")?,
         on_bad_record: on_bad_record.map_or(OnFault::Skip, |(policy, _)| policy),
     })
 }

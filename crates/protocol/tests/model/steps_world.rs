@@ -11,7 +11,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::explore;
-use lakeward_protocol::core::step::{OnLostState, StepAction, StepBreak, StepCore, StepEvent, StepPlan, StepReason};
+use lakeward_protocol::core::step::{
+    OnLostState, SourcePlan, StepAction, StepBreak, StepCore, StepEvent, StepPlan, StepReason,
+};
 use lakeward_protocol::core::{Admit, Beginning, Ending, OnGap, Outcome};
 use lakeward_protocol::ports::{Advance, Bounds, Breach, Checkpoint, Gap, Head, Permit, Restored, Stopping};
 use lakeward_protocol::position::{
@@ -346,8 +348,8 @@ impl explore::World for World {
 impl World {
     pub fn new(scene: &Scene, fault: Option<StepBreak>) -> Self {
         let mut plan = StepPlan::new(1, vec!["sums".into(), "letters".into()]);
-        (plan.sources[0].beginning, plan.sources[0].on_gap) = (scene.beginning, scene.on_gap);
-        (plan.trims, plan.on_lost_state) = (scene.trims, scene.on_lost_state);
+        plan.sources[0] = SourcePlan { beginning: scene.beginning, on_gap: scene.on_gap, trims: scene.trims };
+        plan.on_lost_state = scene.on_lost_state;
         let laws = Laws {
             records: scene.records,
             stops: scene.stops,

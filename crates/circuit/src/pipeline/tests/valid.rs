@@ -27,7 +27,7 @@ fn a_whole_file() {
     assert_eq!(pipeline.settings.checkpoint_interval_ms, 30_000);
     let [source] = pipeline.sources.as_slice() else { panic!("one source") };
     assert_eq!((source.name.text.as_str(), source.columns.len(), source.format), ("bid", 7, Format::Json));
-    assert_eq!((source.on_gap, source.on_bad_record), (OnFault::Stop, OnFault::Skip));
+    assert_eq!((source.on_gap, source.trim, source.on_bad_record), (OnFault::Stop, false, OnFault::Skip));
     let Origin::Kafka(kafka) = &source.from;
     assert_eq!((kafka.brokers.reveal(), kafka.topic.reveal(), kafka.start), ("localhost:9092", "bid", Start::Earliest));
     assert_eq!(source.schema().field(5).data_type().to_string(), "Timestamp(µs)");
@@ -122,11 +122,12 @@ fn changes() {
 
 #[test]
 fn options_in_all_spellings() {
-    let options = "START = 'Latest', 'on_gap' = 'skip', on_bad_record = 'stop', FORMAT = 'JSON', \
+    let options = "START = 'Latest', 'on_gap' = 'skip', on_bad_record = 'stop', FORMAT = 'JSON', trim = TRUE, \
                    kafka.security.protocol = 'sasl_ssl', 'kafka.sasl.password' = '${PASSWORD}', \
                    \"kafka.fetch.max.bytes\" = 1000,";
     let source = of_source("a INT", options);
-    assert_eq!((source.on_gap, source.on_bad_record), (OnFault::Skip, OnFault::Stop));
+    assert_eq!((source.on_gap, source.trim, source.on_bad_record), (OnFault::Skip, true, OnFault::Stop));
+    assert!(!of_source("a INT", "trim = 'false',").trim);
     let Origin::Kafka(KafkaSource { start, settings, .. }) = source.from;
     assert_eq!(start, Start::Latest);
     let settings: Vec<_> = settings.iter().map(|setting| (setting.name.as_str(), setting.value.reveal())).collect();

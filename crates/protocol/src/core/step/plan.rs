@@ -22,6 +22,8 @@ pub struct SourcePlan {
     /// What becomes of the pipeline when records are gone that no sink has. Those that a sink has
     /// are needed, whatever it says.
     pub on_gap: OnGap,
+    /// P3: let it delete what every sink and every kept checkpoint covers.
+    pub trims: bool,
 }
 
 /// The pipeline's form and the user's decisions. They do not change while a process runs.
@@ -39,8 +41,6 @@ pub struct StepPlan {
     pub ends: Option<Frontier>,
     /// See [`OnLostState`].
     pub on_lost_state: OnLostState,
-    /// P3: let the sources delete what every sink and every kept checkpoint covers.
-    pub trims: bool,
 }
 
 impl StepPlan {
@@ -61,7 +61,7 @@ impl StepPlan {
     pub fn of(sources: Vec<SourcePlan>, sinks: Vec<String>) -> Self {
         assert!(!sources.is_empty() && sources.len() <= usize::from(u8::MAX), "a pipeline has 1 to 255 sources");
         assert!(!sinks.is_empty() && sinks.len() <= usize::from(u8::MAX), "a pipeline has 1 to 255 sinks");
-        Self { sinks, sources, seek: Frontier::new(), ends: None, on_lost_state: OnLostState::default(), trims: false }
+        Self { sinks, sources, seek: Frontier::new(), ends: None, on_lost_state: OnLostState::default() }
     }
 
     pub(super) fn name(&self, sink: SinkId) -> String {

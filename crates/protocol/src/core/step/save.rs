@@ -120,11 +120,12 @@ impl StepCore {
 
     /// P3: every checkpoint that stays covers it, and so does every sink.
     fn trim(&mut self) {
-        let below = self.kept.first().map(|oldest| oldest.frontier.clone()).unwrap_or_default();
+        let oldest = self.kept.first().map(|oldest| &oldest.frontier).into_iter().flatten();
+        let below: Frontier = oldest.filter(|(p, _)| self.plan.source(**p).trims).map(|(p, at)| (*p, *at)).collect();
         let saved = self.kept.iter().all(|kept| is_within(&below, &kept.frontier));
         let covered = saved && self.sinks.iter().all(|sink| is_within(&below, &sink.at));
         let news = !is_within(&below, &self.trimmed);
-        if self.plan.trims && self.kept.len() >= KEEP && covered && news {
+        if self.kept.len() >= KEEP && covered && news {
             self.work = Work::Save(Saving::Trim(below));
         } else {
             self.work = Work::Settle;

@@ -346,13 +346,21 @@ fn outages_are_waited_out() {
     }
 }
 
+/// The first source is trimmed, the second is not.
+fn trimming() -> StepPlan {
+    let mut plan = plan();
+    plan.sources[0].trims = true;
+    plan
+}
+
 #[test]
 fn the_newest_checkpoint_may_be_lost_though_the_source_is_trimmed() {
     for lose in [States::lose_manifest, States::lose_state] {
         let mut scene = Scene::new();
-        let mut process = scene.process(StepPlan { trims: true, ..plan() });
+        let mut process = scene.process(trimming());
         for n in 0..6 {
             scene.append(0, 0, &["a=1", "oops"]);
+            scene.append(1, 0, &["b=1"]);
             settle(&mut process);
             scene.clock.advance(std::time::Duration::from_secs(10));
             settle(&mut process);
@@ -361,14 +369,15 @@ fn the_newest_checkpoint_may_be_lost_though_the_source_is_trimmed() {
                 at(2 * i64::max(n, 0)),
                 "P3: up to the one before the newest"
             );
+            assert_eq!(scene.topics[1].bounds(P0).oldest, at(0), "P3: nobody said that this one may be");
         }
         drop(process);
         assert_eq!(scene.states.manifests().len(), 2);
         assert!(lose(&scene.states));
         scene.append(0, 0, &["a=1"]);
-        settle(&mut scene.process(StepPlan { trims: true, ..plan() }));
+        settle(&mut scene.process(trimming()));
         scene.check();
-        assert_eq!(rows(&scene.tables[0].view()), ["a=7"]);
+        assert_eq!(rows(&scene.tables[0].view()), ["a=7", "b=6"]);
     }
 }
 
