@@ -1,5 +1,6 @@
 //! A pipeline under test: its topics and what was sent to them, its file, its tables and its state.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -72,6 +73,19 @@ impl Pipeline {
     /// The table of a sink, to look at. Dropping it leaves the table there.
     pub fn table(&self, name: &str) -> std::mem::ManuallyDrop<Table> {
         std::mem::ManuallyDrop::new(Table { path: self.folder.join(name) })
+    }
+
+    /// The gaps that a sink's commits say: partition, from, to. Each is said once.
+    pub fn gaps(&self, table: &str) -> BTreeSet<(i64, i64, i64)> {
+        let mut gaps = BTreeSet::new();
+        for (version, info) in self.table(table).actions("commitInfo") {
+            for gap in info["lakeward"]["gaps"].as_array().into_iter().flatten() {
+                let number = |name: &str| gap[name].as_i64().expect("a number");
+                let place = (number("partition"), number("from"), number("to"));
+                assert!(gaps.insert(place), "version {version} of {table} says {place:?} again");
+            }
+        }
+        gaps
     }
 
     /// Where the oldest checkpoint that is kept stands in a source: partitions and next offsets.

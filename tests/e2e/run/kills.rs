@@ -2,14 +2,14 @@
 //!
 //! Longer with LAKEWARD_TORTURE=N (`make torture`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::ingest::{Ended, Running};
-use crate::run::job::Job;
+use crate::run::job::{Job, PARTITIONS};
 
 /// `protocol::ports::Point`, as LAKEWARD_CRASH_AT spells it, and at which of its times to die: a round of commits
 /// passes some of them once for each sink.
@@ -36,6 +36,14 @@ const POINTS: [(&str, &[u32]); 17] = [
 /// How many times the usual amount.
 fn rounds() -> usize {
     std::env::var("LAKEWARD_TORTURE").map_or(1, |text| text.parse().expect("LAKEWARD_TORTURE=N"))
+}
+
+/// Of all that is left to chance; printed, to try the same again.
+fn seed() -> u64 {
+    let seed = std::env::var("LAKEWARD_SEED")
+        .map_or_else(|_| u64::from(std::process::id()), |text| text.parse().expect("a seed"));
+    println!("LAKEWARD_SEED={seed}");
+    seed
 }
 
 /// The process must have died by the signal, not by an error of its own.
@@ -83,6 +91,49 @@ fn killed_at_every_durable_step_all_versions_are_exact() {
     assert!(missed.is_empty(), "points that no process reached, so nothing is proven there: {missed:?}");
 }
 
+/// P9: what is gone is skipped by all sinks alike, whenever the process dies.
+#[test]
+fn killed_at_random_amid_gaps_all_versions_are_exact() {
+    let seed = seed();
+    let job = Job::of("", ", on_gap = 'skip'");
+    let mut random = StdRng::seed_from_u64(seed);
+    // What goes before a pipeline begins is no gap of it.
+    job.send(&mut random, 60, 10);
+    job.pipeline.run_to_end(&[]);
+    for _ in 0..6 * rounds() {
+        // All sinks and the newest checkpoint stand here: what goes above it is in none of them.
+        let stands: BTreeMap<i64, i64> = job.bids.ends().into_iter().collect();
+        job.send(&mut random, 60, 10);
+        for partition in 0..PARTITIONS {
+            let (_, end) = job.bids.topic.watermarks(partition);
+            let from = stands.get(&partition.into()).copied().unwrap_or(0);
+            job.bids.topic.delete_records(partition, random.random_range(from..=end));
+        }
+        for _ in 0..2 {
+            let mut running = job.pipeline.start(&[]);
+            if let Some(ended) = running.wait_within(Duration::from_millis(random.random_range(300..1800))) {
+                panic!("ended by itself with {:?}:\n{}", ended.code, ended.log);
+            }
+            assert_killed(&running.kill());
+        }
+        job.pipeline.run_to_end(&[]);
+    }
+    job.send(&mut random, 60, 10);
+    job.pipeline.run_to_end(&[]);
+    let gaps = job.pipeline.gaps("hot");
+    assert!(gaps.len() > 6, "few gaps prove little: {gaps:?}");
+    for sink in ["named", "log"] {
+        assert_eq!(job.pipeline.gaps(sink), gaps, "P7: sink {sink} says what the first one says");
+    }
+    for (partition, from, to) in &gaps {
+        let partition = i32::try_from(*partition).expect("few");
+        assert!(job.bids.topic.watermarks(partition).0 >= *to, "P9: {to} of partition {partition} was there");
+        job.bids.forget(partition, *from..*to);
+    }
+    let judged = job.judge_at_end();
+    println!("{} gaps, {} versions judged", gaps.len(), judged.versions);
+}
+
 /// P3: what the oldest kept checkpoint covers is deleted, and not a record beyond; of a source that says nothing, none.
 #[test]
 fn killed_before_and_after_a_trim_nothing_is_deleted_that_is_needed() {
@@ -113,9 +164,7 @@ fn killed_before_and_after_a_trim_nothing_is_deleted_that_is_needed() {
 
 #[test]
 fn killed_at_random_all_versions_are_exact() {
-    let seed = std::env::var("LAKEWARD_SEED")
-        .map_or_else(|_| u64::from(std::process::id()), |text| text.parse().expect("a seed"));
-    println!("LAKEWARD_SEED={seed}");
+    let seed = seed();
     let job = Job::new();
     let mut random = StdRng::seed_from_u64(seed);
     let judged = job.under(|| {
