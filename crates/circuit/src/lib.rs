@@ -30,4 +30,5 @@ mod read;
 pub mod refused;
 mod reshard;
 pub mod row;
+pub mod stateless;
 mod top;

@@ -11,8 +11,9 @@ use arrow_schema::{DataType, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::builder::{Builder, Deltas};
-use crate::delta::loose_schema;
+use crate::delta::{Delta, loose_schema};
 use crate::expr::Expression;
+use crate::failure::Failures;
 use crate::operator;
 use crate::operator::project::Project;
 use crate::refused::Refused;
@@ -32,13 +33,30 @@ pub trait Operator: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The relation from outside that it is: its place among the plan's.
+    fn relation(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether its output only grows, given for each input whether that one does: rows come and none ever goes.
     fn only_grows(&self, _inputs: &[bool]) -> bool {
         false
     }
 
+    /// What it does to each change alone, where that is all that it does: then it keeps nothing, and knows no steps.
+    fn linear(&self) -> Option<&dyn Linear> {
+        None
+    }
+
     /// Adds it to a worker's circuit.
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas;
+}
+
+/// An operator whose output's change depends on its inputs' changes alone, row by row. See [`crate::stateless`].
+pub trait Linear {
+    /// The change of its output. A row keeps its weight, whatever that is; one that an expression fails for is noted
+    /// under `name`. A relation from outside has its own change for its input.
+    fn apply(&self, inputs: &[&Delta], name: &str, failures: &Failures) -> Delta;
 }
 
 /// Something that an operator keeps.

@@ -15,7 +15,7 @@ use crate::delta::{Delta, Part};
 use crate::evaluate::kept;
 use crate::expr::Expression;
 use crate::failure::Failures;
-use crate::plan::{NodeId, Operator, Planner};
+use crate::plan::{Linear, NodeId, Operator, Planner};
 use crate::refused::Refused;
 
 /// Takes `WHERE` and `HAVING`.
@@ -63,10 +63,22 @@ impl Operator for Filter {
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
         let conditions = Arc::clone(&self.conditions);
         let (name, failures) = (builder.name.clone(), builder.failures.clone());
-        inputs[0].apply_named("Filter", move |delta: &Delta| {
-            Delta(delta.0.iter().filter_map(|part| passing(part, &conditions, &name, &failures)).collect())
-        })
+        inputs[0].apply_named("Filter", move |delta: &Delta| filtered(delta, &conditions, &name, &failures))
     }
+
+    fn linear(&self) -> Option<&dyn Linear> {
+        Some(self)
+    }
+}
+
+impl Linear for Filter {
+    fn apply(&self, inputs: &[&Delta], name: &str, failures: &Failures) -> Delta {
+        filtered(inputs[0], &self.conditions, name, failures)
+    }
+}
+
+fn filtered(delta: &Delta, conditions: &[Expression], operator: &str, failures: &Failures) -> Delta {
+    Delta(delta.0.iter().filter_map(|part| passing(part, conditions, operator, failures)).collect())
 }
 
 /// The rows of `part` for which all `conditions` are true; those that fail are noted.

@@ -11,7 +11,8 @@ use crate::builder::{Builder, Deltas};
 use crate::delta::{Delta, loose_schema};
 use crate::evaluate;
 use crate::expr::Expression;
-use crate::plan::{NodeId, Operator, Planner};
+use crate::failure::Failures;
+use crate::plan::{Linear, NodeId, Operator, Planner};
 use crate::refused::Refused;
 
 /// Takes a `SELECT` list.
@@ -100,17 +101,29 @@ impl Operator for Project {
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
         let (columns, schema) = (Arc::clone(&self.columns), self.schema.clone());
         let (name, failures) = (builder.name.clone(), builder.failures.clone());
-        let strict = CastOptions { safe: false, ..CastOptions::default() };
-        inputs[0].apply_named("Project", move |delta: &Delta| {
-            let parts = delta.0.iter().filter_map(|part| {
-                let made = evaluate::columns(part, &columns, &name, &failures)?;
-                // A declared type may be wider than the expression's own.
-                let typed = made.columns.iter().zip(schema.fields()).map(|(column, field)| {
-                    cast_with_options(column, field.data_type(), &strict).expect("a type that DataFusion says fits")
-                });
-                Some(made.part.with_columns(&schema, typed.collect()))
-            });
-            Delta(parts.collect())
-        })
+        inputs[0].apply_named("Project", move |delta: &Delta| projected(delta, &columns, &schema, &name, &failures))
     }
+
+    fn linear(&self) -> Option<&dyn Linear> {
+        Some(self)
+    }
+}
+
+impl Linear for Project {
+    fn apply(&self, inputs: &[&Delta], name: &str, failures: &Failures) -> Delta {
+        projected(inputs[0], &self.columns, &self.schema, name, failures)
+    }
+}
+
+fn projected(delta: &Delta, columns: &[Expression], schema: &SchemaRef, operator: &str, failures: &Failures) -> Delta {
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    let parts = delta.0.iter().filter_map(|part| {
+        let made = evaluate::columns(part, columns, operator, failures)?;
+        // A declared type may be wider than the expression's own.
+        let typed = made.columns.iter().zip(schema.fields()).map(|(column, field)| {
+            cast_with_options(column, field.data_type(), &strict).expect("a type that DataFusion says fits")
+        });
+        Some(made.part.with_columns(schema, typed.collect()))
+    });
+    Delta(parts.collect())
 }

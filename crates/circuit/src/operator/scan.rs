@@ -8,7 +8,8 @@ use crate::builder::{Builder, Deltas};
 use crate::codec::normalised;
 use crate::delta::{Delta, Part, loose_schema};
 use crate::expr::Expression;
-use crate::plan::{NodeId, Operator, Planner};
+use crate::failure::Failures;
+use crate::plan::{Linear, NodeId, Operator, Planner};
 use crate::refused::Refused;
 
 /// Takes the scan of a table, and a table's or subquery's other name.
@@ -69,12 +70,28 @@ impl Operator for Source {
         if !self.floats {
             return rows;
         }
-        rows.apply_named("Floats", |delta: &Delta| {
-            let part = |part: &Part| {
-                let columns = part.batch.columns().iter().map(normalised).collect();
-                part.with_columns(&part.batch.schema(), columns)
-            };
-            Delta(delta.0.iter().map(part).collect())
-        })
+        rows.apply_named("Floats", one_zero_and_nan)
     }
+
+    fn relation(&self) -> Option<usize> {
+        Some(self.at)
+    }
+
+    fn linear(&self) -> Option<&dyn Linear> {
+        Some(self)
+    }
+}
+
+impl Linear for Source {
+    fn apply(&self, inputs: &[&Delta], _: &str, _: &Failures) -> Delta {
+        if self.floats { one_zero_and_nan(inputs[0]) } else { inputs[0].clone() }
+    }
+}
+
+fn one_zero_and_nan(delta: &Delta) -> Delta {
+    let part = |part: &Part| {
+        let columns = part.batch.columns().iter().map(normalised).collect();
+        part.with_columns(&part.batch.schema(), columns)
+    };
+    Delta(delta.0.iter().map(part).collect())
 }

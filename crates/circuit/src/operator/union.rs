@@ -7,7 +7,8 @@ use super::project::Project;
 use crate::builder::{Builder, Deltas};
 use crate::delta::{Delta, loose_schema};
 use crate::expr::Expression;
-use crate::plan::{NodeId, Operator, Planner};
+use crate::failure::Failures;
+use crate::plan::{Linear, NodeId, Operator, Planner};
 use crate::refused::Refused;
 
 /// Takes `UNION ALL`; a `UNION` is a `DISTINCT` over one.
@@ -52,6 +53,16 @@ impl Operator for Union {
             [] => builder.unit.apply_named("Empty", |_: &Delta| Delta::default()),
             [first, others @ ..] => others.iter().fold(first.clone(), |all, other| sum(&all, other)),
         }
+    }
+
+    fn linear(&self) -> Option<&dyn Linear> {
+        Some(self)
+    }
+}
+
+impl Linear for Union {
+    fn apply(&self, inputs: &[&Delta], _: &str, _: &Failures) -> Delta {
+        Delta(inputs.iter().flat_map(|input| input.0.iter().cloned()).collect())
     }
 }
 

@@ -11,9 +11,11 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakeward_circuit::circuit::{Circuit, Options};
 use lakeward_circuit::delta::Part;
+use lakeward_circuit::failure::Failure;
 use lakeward_circuit::logical::Queries;
 use lakeward_circuit::plan::{Changes, Plan, Planner, Relation};
 use lakeward_circuit::refused::Refused;
+use lakeward_circuit::stateless::Stateless;
 
 use crate::case::{Case, Event, Expected, shown};
 
@@ -95,6 +97,29 @@ fn run(case: &Case, relations: &[Relation], plan: &Arc<Plan>, workers: usize, cu
     circuit.stop().map_err(|error| error.to_string())
 }
 
+/// The same without a circuit, where the view keeps nothing; whether it does.
+pub fn without_a_circuit(case: &Case) -> Result<bool, String> {
+    let relations = case.tables.iter().map(|table| relation(table)).collect::<Result<Vec<_>, _>>()?;
+    let Ok(plan) = plan(case, &relations) else { return Ok(false) };
+    let plan = Arc::new(plan);
+    let Ok(view) = Stateless::new(&plan, plan.views.len() - 1) else { return Ok(false) };
+    for cut in [Cut::AsWritten, Cut::OneStep, Cut::EachEvent] {
+        let mut seen = Seen::default();
+        for (number, (events, expected)) in steps(case, cut).iter().enumerate() {
+            for (at, relation) in relations.iter().enumerate() {
+                let own: Vec<&Event> = events.iter().filter(|event| event.table == relation.name).collect();
+                let applied = view.apply(at, part(relation, &own)?);
+                seen.note(&applied.failures);
+                applied.view.0.iter().for_each(|part| seen.add(part));
+            }
+            if let Some(expected) = expected {
+                seen.check(expected).map_err(|why| format!("{cut:?}, step {}: {why}\n{}", number + 1, plan.text()))?;
+            }
+        }
+    }
+    Ok(true)
+}
+
 /// The case's steps, cut anew.
 pub fn steps(case: &Case, cut: Cut) -> Vec<(Vec<Event>, Option<Expected>)> {
     match cut {
@@ -140,19 +165,27 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn take(&mut self, view: &Part, failures: &[lakeward_circuit::failure::Failure]) -> Result<(), String> {
-        for (row, text) in texts(&view.batch).into_iter().enumerate() {
-            *self.rows.entry(text).or_default() += view.weights.value(row);
-        }
-        for failure in failures {
-            *self.failures.entry(format!("{}: {}", failure.reason, failure.row)).or_default() += failure.weight;
-        }
-        self.rows.retain(|_, copies| *copies != 0);
-        self.failures.retain(|_, copies| *copies != 0);
+    pub fn take(&mut self, view: &Part, failures: &[Failure]) -> Result<(), String> {
+        self.add(view);
+        self.note(failures);
         match self.rows.iter().find(|(_, copies)| **copies < 0) {
             Some((row, copies)) => Err(format!("{copies} copies of {row}")),
             None => Ok(()),
         }
+    }
+
+    fn add(&mut self, view: &Part) {
+        for (row, text) in texts(&view.batch).into_iter().enumerate() {
+            *self.rows.entry(text).or_default() += view.weights.value(row);
+        }
+        self.rows.retain(|_, copies| *copies != 0);
+    }
+
+    fn note(&mut self, failures: &[Failure]) {
+        for failure in failures {
+            *self.failures.entry(format!("{}: {}", failure.reason, failure.row)).or_default() += failure.weight;
+        }
+        self.failures.retain(|_, copies| *copies != 0);
     }
 
     pub fn check(&self, expected: &Expected) -> Result<(), String> {
