@@ -10,5 +10,6 @@ mod job;
 mod judge;
 mod kills;
 mod owners;
+mod partition;
 mod records;
 mod state;

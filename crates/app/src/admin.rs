@@ -10,18 +10,34 @@ use axum::http::StatusCode;
 use axum::{Router, routing::get};
 use metrics_exporter_prometheus::PrometheusHandle;
 
-/// Whether the job has its table and its place in the group.
-#[derive(Clone, Default)]
-pub struct Ready(Arc<AtomicBool>);
+/// Whether the job has its tables and its places in the groups.
+#[derive(Clone)]
+pub struct Ready {
+    parts: Arc<[AtomicBool]>,
+    own: usize,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self { parts: Arc::new([AtomicBool::new(false)]), own: 0 }
+    }
+}
 
 impl Ready {
-    /// From now on `/readyz` says 200, or 503 again.
+    /// A job of several parts: it is ready when each is.
+    #[must_use]
+    pub fn parts(count: usize) -> Vec<Self> {
+        let parts: Arc<[AtomicBool]> = (0..count).map(|_| AtomicBool::new(false)).collect();
+        (0..count).map(|own| Self { parts: Arc::clone(&parts), own }).collect()
+    }
+
+    /// From now on `/readyz` says 200, if the other parts are ready, or 503 again.
     pub fn set(&self, ready: bool) {
-        self.0.store(ready, Ordering::Relaxed);
+        self.parts[self.own].store(ready, Ordering::Relaxed);
     }
 
     fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.parts.iter().all(|part| part.load(Ordering::Relaxed))
     }
 }
 

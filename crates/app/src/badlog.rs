@@ -65,6 +65,20 @@ impl BadLog {
 
     /// One record that was left out of the table.
     pub fn log(&self, partition: PartitionId, offset: i64, kind: &str, detail: &str, value: Option<&[u8]>) {
+        self.say(|| {
+            let value = excerpt(value.unwrap_or_default());
+            tracing::warn!(topic = self.topic, %partition, offset, kind, "bad record left out: {detail}; its value: {value}");
+        });
+    }
+
+    /// One row that was left out of a view, and the record that it was made of.
+    pub fn log_row(&self, partition: PartitionId, offset: i64, operator: &str, reason: &str, row: &str) {
+        self.say(|| {
+            tracing::warn!(topic = self.topic, %partition, offset, operator, "row left out: {reason} ({row})");
+        });
+    }
+
+    fn say(&self, log: impl FnOnce()) {
         let turn = self.window.lock().expect("no holder of this lock panics").turn(Instant::now());
         let unsaid = match turn {
             Turn::Silent => return,
@@ -73,13 +87,13 @@ impl BadLog {
         };
         if unsaid > 0 {
             tracing::warn!(
-                "{unsaid} more bad records were left out and not logged; lakeward_bad_records_total counts all"
+                "{unsaid} more were left out and not logged; lakeward_bad_records_total and lakeward_failed_rows_total \
+                 count all"
             );
         }
-        let value = excerpt(value.unwrap_or_default());
-        tracing::warn!(topic = self.topic, %partition, offset, kind, "bad record left out: {detail}; its value: {value}");
+        log();
         if turn == Turn::SayAndHush {
-            tracing::warn!("further bad records are counted, not logged, for up to {} s", WINDOW.as_secs());
+            tracing::warn!("further ones are counted, not logged, for up to {} s", WINDOW.as_secs());
         }
     }
 }

@@ -29,6 +29,12 @@ impl Budget {
         Self::of(total)
     }
 
+    /// The part of each of so many that do the same beside each other.
+    #[must_use]
+    pub fn divided(self, parts: usize) -> Self {
+        Self::of(self.total_bytes / u64::try_from(parts.max(1)).unwrap_or(u64::MAX))
+    }
+
     /// What is not shared out is for code, metadata, the allocator, and the files of a commit under way, which are
     /// held beside what the stage holds.
     fn of(total: u64) -> Self {

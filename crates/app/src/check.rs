@@ -11,7 +11,7 @@ use lakeward_protocol::ports::Exit;
 
 use crate::cli::pipeline::CheckArgs;
 use crate::failure::Failure;
-use crate::pipeline::{self, Loaded};
+use crate::pipeline::{self, Loaded, Way};
 use crate::report::{counted, grouped};
 use crate::session::Session;
 
@@ -49,6 +49,10 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         );
     }
     println!();
+    println!("runs   {}", loaded.way);
+    if let (Way::ByPartition(_), Some(_)) = (&loaded.way, &pipeline.settings.state) {
+        println!("       SET state is not used: nothing is kept but what the tables say");
+    }
     print!("{}", state(compiled));
     if faults.is_empty() {
         return Ok(());

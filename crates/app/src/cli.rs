@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lakeward_delta::encode::{Compression, WriterOptions};
+use lakeward_protocol::core;
 
 pub mod pipeline;
 
@@ -252,6 +253,16 @@ pub enum OnRestore {
     Replay,
     /// Go on; what the restore took away stays away, and the table's commit says so.
     Accept,
+}
+
+impl From<OnRestore> for core::OnRestore {
+    fn from(on_restore: OnRestore) -> Self {
+        match on_restore {
+            OnRestore::Stop => Self::Stop,
+            OnRestore::Replay => Self::Replay,
+            OnRestore::Accept => Self::Accept,
+        }
+    }
 }
 
 /// What to do with a message that can't become a row.

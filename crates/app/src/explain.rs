@@ -14,7 +14,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
     let loaded = pipeline::load(&args.pipeline)?;
     let plan = &loaded.compiled.plan;
     let text = match args.format {
-        Picture::Tree => explain::tree(plan),
+        Picture::Tree => format!("runs {}\n{}", loaded.way, explain::tree(plan)),
         Picture::Dot => explain::dot(plan),
         Picture::Mermaid => explain::mermaid(plan),
         Picture::Svg => explain::svg(plan),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lakeward_delta::{Housekeeping, Table};
-use lakeward_kafka::Source;
+use lakeward_kafka::{LagProbe, Source};
 use lakeward_protocol::core::Core;
 use lakeward_protocol::drive::drive;
 use lakeward_protocol::ports::Exit;
@@ -13,6 +13,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use crate::admin::{self, Ready};
 use crate::cli::IngestArgs;
 use crate::failure::Failure;
+use crate::meters::Labels;
 use crate::plan::Plan;
 use crate::session::Session;
 use crate::stage::{Held, Shards};
@@ -50,7 +51,7 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
     let stage = Shards::start(&plan.stage_options(&session))
         .map_err(|error| Failure::new(Exit::TryAgain, format_args!("can't start a thread: {error}")))?;
 
-    report(&session, &progress, &source, stage.held(), table.housekeeping());
+    report(&session, &progress, source.lag_probe(), stage.held(), table.housekeeping(), Labels::new());
     let (core, limits, name) = (Core::new(plan.policies(ends)), plan.limits(), table.name().to_owned());
     let world = Os::new(session.signals.clone());
     let ended = drive(core, source, stage, table, world, Reporter::new(progress, ready), limits);
@@ -81,16 +82,23 @@ fn open(plan: &Plan, session: &Session) -> Result<Option<(Table, Source)>, Failu
 }
 
 /// Brings gauges up to date for as long as the process lives.
-fn report(session: &Session, progress: &Progress, source: &Source, held: Held, housekeeping: Arc<Housekeeping>) {
-    let (progress, probe) = (progress.clone(), source.lag_probe());
+pub fn report(
+    session: &Session,
+    progress: &Progress,
+    probe: LagProbe,
+    held: Held,
+    housekeeping: Arc<Housekeeping>,
+    labels: Labels,
+) {
+    let progress = progress.clone();
     session.runtime.spawn(async move {
         let mut ticks = tokio::time::interval(REPORT);
         loop {
             ticks.tick().await;
             let lag = probe.lag();
-            progress.report(|_| None, |partition| lag.get(&partition)?.end);
-            meters::held(held.bytes());
-            meters::housekeeping(housekeeping.checkpoints(), housekeeping.failures());
+            progress.report(|_| labels.clone(), |partition| lag.get(&partition)?.end);
+            meters::held(&labels, held.bytes());
+            meters::housekeeping(&labels, housekeeping.checkpoints(), housekeeping.failures());
         }
     });
 }

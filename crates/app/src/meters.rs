@@ -58,13 +58,23 @@ pub fn unknown_fields(count: u64) {
     counter!("lakeward_unknown_fields_total").increment(count);
 }
 
+/// Whose a gauge is, where a process carries on with several things: its sink, its source.
+pub type Labels = Vec<Label>;
+
+/// The source of a pipeline, and its sink where each goes on by itself.
+#[must_use]
+pub fn labels(sink: Option<&str>, source: &str) -> Labels {
+    let sink = sink.map(|sink| Label::new("sink", sink.to_owned()));
+    sink.into_iter().chain([Label::new("source", source.to_owned())]).collect()
+}
+
 /// A version is ours.
-pub fn committed(version: u64, offsets: u64, gaps: u64, seconds: Option<f64>) {
+pub fn committed(labels: &Labels, version: u64, offsets: u64, gaps: u64, seconds: Option<f64>) {
     counter!("lakeward_commits_total").increment(1);
     counter!("lakeward_committed_offsets_total").increment(offsets);
     counter!("lakeward_gaps_total").increment(gaps);
     #[expect(clippy::cast_precision_loss, reason = "versions stay far below 2^52")]
-    gauge!("lakeward_table_version").set(version as f64);
+    gauge!("lakeward_table_version", labels.clone()).set(version as f64);
     if let Some(seconds) = seconds {
         histogram!("lakeward_commit_seconds").record(seconds);
     }
@@ -86,25 +96,25 @@ pub fn retrying(port: &str) {
 }
 
 /// Partitions in our hands.
-pub fn partitions(count: usize) {
-    gauge!("lakeward_partitions").set(count as f64);
+pub fn partitions(labels: &Labels, count: usize) {
+    gauge!("lakeward_partitions", labels.clone()).set(count as f64);
 }
 
 /// Memory of the stage.
-pub fn held(bytes: usize) {
-    gauge!("lakeward_held_bytes").set(bytes as f64);
+pub fn held(labels: &Labels, bytes: usize) {
+    gauge!("lakeward_held_bytes", labels.clone()).set(bytes as f64);
 }
 
 /// What the table's housekeeping did since the start.
-pub fn housekeeping(checkpoints: u64, failures: u64) {
-    counter!("lakeward_checkpoints_total").absolute(checkpoints);
-    counter!("lakeward_housekeeping_failures_total").absolute(failures);
+pub fn housekeeping(labels: &Labels, checkpoints: u64, failures: u64) {
+    counter!("lakeward_checkpoints_total", labels.clone()).absolute(checkpoints);
+    counter!("lakeward_housekeeping_failures_total", labels.clone()).absolute(failures);
 }
 
-/// How far one partition is behind: offsets and seconds, read and committed. A pipeline's has the name of its source.
-pub fn lag(source: Option<&str>, partition: PartitionId, read: (f64, f64), commit: (f64, f64)) {
-    let mut labels = vec![Label::new("partition", partition.number().to_string())];
-    labels.extend(source.map(|source| Label::new("source", source.to_owned())));
+/// How far one partition is behind: offsets and seconds, read and committed.
+pub fn lag(labels: &Labels, partition: PartitionId, read: (f64, f64), commit: (f64, f64)) {
+    let mut labels = labels.clone();
+    labels.push(Label::new("partition", partition.number().to_string()));
     gauge!("lakeward_read_lag_offsets", labels.clone()).set(read.0);
     gauge!("lakeward_read_lag_seconds", labels.clone()).set(read.1);
     gauge!("lakeward_commit_lag_offsets", labels.clone()).set(commit.0);
@@ -112,8 +122,8 @@ pub fn lag(source: Option<&str>, partition: PartitionId, read: (f64, f64), commi
 }
 
 /// A partition is not ours any more: its lag is somebody else's to tell.
-pub fn forget_lag(partition: PartitionId) {
-    lag(None, partition, (0.0, 0.0), (0.0, 0.0));
+pub fn forget_lag(labels: &Labels, partition: PartitionId) {
+    lag(labels, partition, (0.0, 0.0), (0.0, 0.0));
 }
 
 /// The circuit took a step.

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use lakeward_circuit::compile::{Compiled, compile};
-use lakeward_circuit::pipeline::{Pipeline, SqlError, Target};
+use lakeward_circuit::pipeline::{Mode, Pipeline, SqlError, Target};
+use lakeward_circuit::stateless::Stateless;
 use lakeward_protocol::ports::Exit;
 
 use crate::failure::Failure;
@@ -15,6 +16,50 @@ pub struct Loaded {
     pub pipeline: Pipeline,
     /// What is to be run.
     pub compiled: Compiled,
+    /// How.
+    pub way: Way,
+}
+
+/// How a pipeline runs.
+#[derive(Debug)]
+pub enum Way {
+    /// Each sink by itself, as far as each partition is. Its view keeps nothing.
+    ByPartition(Vec<Stateless>),
+    /// All sinks together, and why.
+    ByStep(String),
+}
+
+impl Way {
+    fn of(pipeline: &Pipeline, compiled: &Compiled) -> Self {
+        let views = (0..compiled.sinks.len()).map(|at| Stateless::new(&compiled.plan, at));
+        let why = pipeline.sinks.iter().zip(&compiled.sinks).find_map(|(sink, plan)| match &sink.target {
+            Target::Delta(_) if plan.mode == Mode::Append => None,
+            Target::Delta(_) => Some(format!("sink {} does more than append", plan.name)),
+            Target::Kafka(_) => Some(format!("sink {} is a topic", plan.name)),
+        });
+        let views = match why {
+            Some(why) => Err(why),
+            None => views.collect::<Result<Vec<_>, _>>(),
+        };
+        match views {
+            Err(why) => Self::ByStep(why),
+            Ok(views) => match views.iter().find(|view| view.relations().is_empty()) {
+                Some(view) => Self::ByStep(format!("{} reads no source", view.name())),
+                None => Self::ByPartition(views),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ByPartition(_) => f.write_str(
+                "by partition, in any number of processes: each sink appends and keeps nothing, so each goes on by itself",
+            ),
+            Self::ByStep(why) => write!(f, "by step, in one process: {why}"),
+        }
+    }
 }
 
 /// What the file may say and no part of the program does yet: said here, rather than passed over.
@@ -37,9 +82,10 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
         .map_err(|error| Failure::new(Exit::Config, format_args!("pipeline {}: {error}", path.display())))?;
     let wrong = |error| Failure::new(Exit::Config, format_args!("pipeline {}: {error}", path.display()));
     let pipeline = Pipeline::parse(&text, &|name| std::env::var(name).ok()).map_err(wrong)?;
-    refuse_what_does_not_run(&pipeline).map_err(wrong)?;
     let compiled = compile(&pipeline).map_err(wrong)?;
-    Ok(Loaded { pipeline, compiled })
+    let way = Way::of(&pipeline, &compiled);
+    refuse_what_does_not_run(&pipeline).map_err(wrong)?;
+    Ok(Loaded { pipeline, compiled, way })
 }
 
 /// What the sinks' transactions are named by: as the file says, else the file's own name.

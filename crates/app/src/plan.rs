@@ -11,7 +11,7 @@ use lakeward_protocol::ports::Exit;
 use lakeward_protocol::position::{Frontier, Offset, PartitionId};
 
 use crate::budget::Budget;
-use crate::cli::{IngestArgs, OnBadRecord, OnGap, OnRestore, Reset};
+use crate::cli::{IngestArgs, OnBadRecord, OnGap, Reset};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::stage::StageOptions;
@@ -68,10 +68,12 @@ impl Plan {
         StageOptions {
             topic: self.args.topic.clone(),
             transforms: self.transforms.clone(),
+            view: None,
             writer,
             stop_at_bad: self.args.on_bad_record == OnBadRecord::Stop,
             workers,
             most_bytes,
+            most_messages: usize::MAX,
             runtime: session.runtime.handle().clone(),
         }
     }
@@ -84,11 +86,7 @@ impl Plan {
                 OnGap::Stop => core::OnGap::Stop,
                 OnGap::Skip => core::OnGap::Skip,
             },
-            on_restore: match self.args.on_restore {
-                OnRestore::Stop => core::OnRestore::Stop,
-                OnRestore::Replay => core::OnRestore::Replay,
-                OnRestore::Accept => core::OnRestore::Accept,
-            },
+            on_restore: self.args.on_restore.into(),
             beginning: match self.args.auto_offset_reset {
                 Reset::Earliest => Beginning::Earliest,
                 Reset::Latest => Beginning::Latest,

@@ -63,10 +63,11 @@ fn at_one_moment(path: &Path, session: &Session) -> Result<Vec<Named>, Failure> 
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let common = common::of_tables(&locations, &prefix, session)?;
-    eprint!("{}", common::described(Some(&common), names.iter().map(String::as_str), &prefix));
-    let versions = common.versions.into_iter().map(|version| Some(TableVersion(version)));
-    Ok(names.into_iter().zip(locations).zip(versions).map(|((name, location), at)| (name, location, at)).collect())
+    let common = common::of_tables(&loaded.way, &locations, &prefix, session)?;
+    eprint!("{}", common::described(&loaded.way, common.as_ref(), names.iter().map(String::as_str), &prefix));
+    let version = |at: usize| common.as_ref().map(|common| TableVersion(common.versions[at]));
+    let named = names.into_iter().zip(locations).enumerate();
+    Ok(named.map(|(at, (name, location))| (name, location, version(at))).collect())
 }
 
 /// A Delta table as it is now, for a batch query.

@@ -2,6 +2,7 @@
 
 mod engine;
 mod intake;
+mod partition;
 mod store;
 mod watch;
 
@@ -25,11 +26,13 @@ use lakeward_protocol::sources::Sources;
 use crate::admin::{self, Ready};
 use crate::budget::Budget;
 use crate::check;
+use crate::cli::OnRestore;
 use crate::cli::pipeline::{self as arguments, RunArgs, Until};
 use crate::failure::Failure;
 use crate::footprint;
 use crate::ingest::{REPORT, metrics_recorder};
-use crate::pipeline::{self, Loaded};
+use crate::meters;
+use crate::pipeline::{self, Loaded, Way};
 use crate::report::counted;
 use crate::session::Session;
 use crate::watch::Progress;
@@ -45,6 +48,17 @@ use watch::Steps;
 /// With the exit code and what to do.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let loaded = pipeline::load(&args.pipeline)?;
+    if let Way::ByPartition(views) = &loaded.way {
+        return partition::run(args, &loaded, views);
+    }
+    if args.on_restore != OnRestore::Stop {
+        let text = format_args!(
+            "--on-restore: pipeline {} runs {}; a restored table is refused there",
+            args.pipeline.display(),
+            loaded.way
+        );
+        return Err(Failure::new(Exit::Config, text));
+    }
     footprint::hold_on();
     let session = Session::start()?;
     let (ready, progress) = (Ready::default(), Progress::default());
@@ -110,7 +124,7 @@ fn report(session: &Session, progress: &Progress, loaded: &Loaded, inputs: &[Sou
             let source = |partition: PartitionId| usize::from(partition.source().0);
             let inner = |partition: PartitionId| PartitionId::of(SourceId(0), partition.number());
             progress.report(
-                |partition| names.get(source(partition)).map(String::as_str),
+                |partition| names.get(source(partition)).map(|name| meters::labels(None, name)).unwrap_or_default(),
                 |partition| lags.get(source(partition))?.get(&inner(partition))?.end,
             );
         }
@@ -188,41 +202,47 @@ fn sinks(
     session: &Session,
 ) -> Result<Option<Vec<View>>, Failure> {
     let mut sinks = Vec::new();
-    for (at, sink) in loaded.pipeline.sinks.iter().enumerate() {
-        let Target::Delta(delta) = &sink.target else {
-            return Err(Failure::new(
-                Exit::Config,
-                format_args!("sink {}: Kafka as a sink is not supported yet; write to a Delta table", sink.name.text),
-            ));
-        };
-        let location = delta.location.reveal();
-        let wanted = check::wanted(&loaded.compiled.sinks[at], loaded).map_err(|error| Failure::port(&error))?;
-        match session.wait_for(|| create(location, &wanted, session.runtime.handle()))? {
-            Some(Created::New) => tracing::info!("made table {location}"),
-            Some(Created::Existed) => {}
-            None => return Ok(None),
-        }
-        let options = || TableOptions {
-            app_id: app_id.to_owned(),
-            topic: None,
-            checkpoints: Checkpoints::AsTheTableSays,
-            runtime: session.runtime.handle().clone(),
-        };
-        let Some(table) = session.wait_for(|| Table::open(location, options()))? else { return Ok(None) };
-        if let Some(difference) = table.difference(&wanted) {
-            return Err(Failure::new(
-                Exit::Config,
-                format_args!(
-                    "sink {}: table {location} is there, but {difference}; give the view the table's columns, or name another table",
-                    sink.name.text
-                ),
-            ));
-        }
-        sinks.push(
-            View::open(table.of_pipeline(topics.to_vec()), views[at].clone()).map_err(|error| Failure::port(&error))?,
-        );
+    for (at, view) in views.iter().enumerate() {
+        let Some(table) = table(loaded, at, app_id, session)? else { return Ok(None) };
+        let table = table.of_pipeline(topics.to_vec());
+        sinks.push(View::open(table, view.clone()).map_err(|error| Failure::port(&error))?);
     }
     Ok(Some(sinks))
+}
+
+/// A sink's table, made where there is none. `None` when told to stop.
+fn table(loaded: &Loaded, at: usize, app_id: &str, session: &Session) -> Result<Option<Table>, Failure> {
+    let sink = &loaded.pipeline.sinks[at];
+    let Target::Delta(delta) = &sink.target else {
+        return Err(Failure::new(
+            Exit::Config,
+            format_args!("sink {}: Kafka as a sink is not supported yet; write to a Delta table", sink.name.text),
+        ));
+    };
+    let location = delta.location.reveal();
+    let wanted = check::wanted(&loaded.compiled.sinks[at], loaded).map_err(|error| Failure::port(&error))?;
+    match session.wait_for(|| create(location, &wanted, session.runtime.handle()))? {
+        Some(Created::New) => tracing::info!("made table {location}"),
+        Some(Created::Existed) => {}
+        None => return Ok(None),
+    }
+    let options = || TableOptions {
+        app_id: app_id.to_owned(),
+        topic: None,
+        checkpoints: Checkpoints::AsTheTableSays,
+        runtime: session.runtime.handle().clone(),
+    };
+    let Some(table) = session.wait_for(|| Table::open(location, options()))? else { return Ok(None) };
+    if let Some(difference) = table.difference(&wanted) {
+        return Err(Failure::new(
+            Exit::Config,
+            format_args!(
+                "sink {}: table {location} is there, but {difference}; give the view the table's columns, or name another table",
+                sink.name.text
+            ),
+        ));
+    }
+    Ok(Some(table))
 }
 
 fn engine(

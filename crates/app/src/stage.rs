@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use lakeward_circuit::stateless::Stateless;
 use lakeward_decode::{PlanError, Transforms};
 use lakeward_delta::Batch;
 use lakeward_delta::Layout;
@@ -30,6 +31,8 @@ pub struct StageOptions {
     pub topic: String,
     /// Columns made by expressions.
     pub transforms: Transforms,
+    /// What makes the table's rows of the messages', in a pipeline; otherwise they are the same.
+    pub view: Option<Over>,
     /// How files are written.
     pub writer: WriterOptions,
     /// Ends at the first bad record, rather than counting it.
@@ -38,8 +41,19 @@ pub struct StageOptions {
     pub workers: usize,
     /// Held bytes at which a commit is made before its time.
     pub most_bytes: usize,
+    /// Messages at which it is.
+    pub most_messages: usize,
     /// Where uploads run.
     pub runtime: tokio::runtime::Handle,
+}
+
+/// A view over one source of its pipeline.
+#[derive(Clone)]
+pub struct Over {
+    /// The view.
+    pub view: Stateless,
+    /// Which of its relations the messages are of.
+    pub source: usize,
 }
 
 /// What the stage can't do.
@@ -49,10 +63,13 @@ pub enum StageError {
     #[error("table {table}: {source}")]
     Plan { table: String, source: PlanError },
     /// A bad record under `--on-bad-record=stop`.
+    #[error("{topic}-{partition} at offset {offset}: {detail} ({kind}); {way_on} to go on without such records")]
+    Bad { topic: String, partition: u32, offset: i64, kind: &'static str, detail: String, way_on: &'static str },
+    /// The table is not as the view any more.
     #[error(
-        "{topic}-{partition} at offset {offset}: {detail} ({kind}); pass --on-bad-record=skip to go on without such records"
+        "table {table}: its columns changed to {columns}, and view {view} has others; give the view the table's columns"
     )]
-    Bad { topic: String, partition: u32, offset: i64, kind: &'static str, detail: String },
+    Columns { table: String, view: String, columns: String },
     /// Files.
     #[error(transparent)]
     Encode(#[from] EncodeError),
@@ -64,7 +81,7 @@ pub enum StageError {
 impl Fault for StageError {
     fn verdict(&self) -> Verdict {
         match self {
-            Self::Plan { .. } => Verdict::Stop(Exit::Config),
+            Self::Plan { .. } | Self::Columns { .. } => Verdict::Stop(Exit::Config),
             Self::Bad { .. } => Verdict::Stop(Exit::Data),
             Self::Encode(error) => error.verdict(),
             Self::Gone => Verdict::Stop(Exit::Software),
@@ -100,6 +117,9 @@ pub struct Shards {
     fault: Arc<Mutex<Option<StageError>>>,
     held: Held,
     most_bytes: usize,
+    most_messages: usize,
+    /// Messages pushed since the last seal.
+    messages: usize,
     /// Delivered by some workers while another failed to: part of the batch that a retry completes.
     delivered: Vec<Part>,
 }
@@ -120,6 +140,8 @@ impl Shards {
             fault: Arc::clone(&fault),
             held: held.clone(),
             most_bytes: options.most_bytes,
+            most_messages: options.most_messages,
+            messages: 0,
             delivered: Vec::new(),
         };
         for number in 0..options.workers {
@@ -176,12 +198,13 @@ impl Stage for Shards {
         self.fault()?;
         let worker = &self.commands[records.partition().0 as usize % self.commands.len()];
         self.held.add(records.capacity_bytes());
+        self.messages += records.len();
         worker.send(Command::Take(records)).map_err(|_| StageError::Gone)?;
         Ok(self.spare.try_recv().ok())
     }
 
     fn is_full(&self) -> bool {
-        self.held.bytes() >= self.most_bytes
+        self.held.bytes() >= self.most_bytes || self.messages >= self.most_messages
     }
 
     fn seal(&mut self) -> Result<Batch, StageError> {
@@ -196,11 +219,13 @@ impl Stage for Shards {
         if let Some(error) = failed {
             return Err(error);
         }
+        self.messages = 0;
         Ok(joined(std::mem::take(&mut self.delivered)))
     }
 
     fn discard(&mut self) {
         self.delivered.clear();
+        self.messages = 0;
         // A worker that is gone holds nothing; `open` will tell.
         drop(self.ask(Command::Discard));
         drop(self.fault());

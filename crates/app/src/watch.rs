@@ -12,7 +12,7 @@ use lakeward_protocol::position::{Frontier, Offset, PartitionId, TableVersion};
 use lakeward_protocol::records::{Records, TimestampType};
 
 use crate::admin::Ready;
-use crate::meters;
+use crate::meters::{self, Labels};
 
 /// How far each partition in our hands is; shared with whoever reports lag.
 #[derive(Clone, Default)]
@@ -33,13 +33,9 @@ impl Progress {
         self.0.lock().expect("no holder of this lock panics")
     }
 
-    /// Brings the lag metrics up to date; `end` is each partition's end as far as it is known.
-    /// `source` names a partition's source, in a pipeline.
-    pub fn report<'a>(
-        &self,
-        source: impl Fn(PartitionId) -> Option<&'a str>,
-        end: impl Fn(PartitionId) -> Option<Offset>,
-    ) {
+    /// Brings the lag metrics up to date; `end` is each partition's end as far as it is known, `labels` say whose
+    /// it is.
+    pub fn report(&self, labels: impl Fn(PartitionId) -> Labels, end: impl Fn(PartitionId) -> Option<Offset>) {
         let now_ms = wall_clock_ms();
         for (partition, reach) in self.lock().iter() {
             let Some(end) = end(*partition) else { continue };
@@ -49,7 +45,7 @@ impl Progress {
                 (offsets as f64, if offsets == 0 { 0.0 } else { age_ms as f64 / 1000.0 })
             };
             meters::lag(
-                source(*partition),
+                &labels(*partition),
                 *partition,
                 lag(reach.taken, reach.taken_ms),
                 lag(reach.committed, reach.committed_ms),
@@ -67,6 +63,7 @@ fn wall_clock_ms() -> i64 {
 pub struct Reporter {
     progress: Progress,
     ready: Ready,
+    labels: Labels,
     owned: BTreeSet<PartitionId>,
     sealing_since: Option<Instant>,
     sealed: Option<(Due, u64, u64)>,
@@ -76,17 +73,23 @@ impl Reporter {
     /// Reports into these.
     #[must_use]
     pub fn new(progress: Progress, ready: Ready) -> Self {
-        Self { progress, ready, owned: BTreeSet::new(), sealing_since: None, sealed: None }
+        Self { progress, ready, labels: Labels::new(), owned: BTreeSet::new(), sealing_since: None, sealed: None }
+    }
+
+    /// The same, with these on its gauges.
+    #[must_use]
+    pub fn labelled(self, labels: Labels) -> Self {
+        Self { labels, ..self }
     }
 
     fn own(&mut self, change: impl FnOnce(&mut BTreeSet<PartitionId>)) {
         change(&mut self.owned);
-        meters::partitions(self.owned.len());
+        meters::partitions(&self.labels, self.owned.len());
         let mut progress = self.progress.lock();
         progress.retain(|partition, _| {
             let ours = self.owned.contains(partition);
             if !ours {
-                meters::forget_lag(*partition);
+                meters::forget_lag(&self.labels, *partition);
             }
             ours
         });
@@ -144,7 +147,7 @@ impl Watch for Reporter {
     fn committed(&mut self, version: TableVersion, permit: &Permit) {
         let offsets = permit.advances().values().map(|advance| advance.from.span_until(advance.to)).sum();
         let seconds = self.sealing_since.take().map(|since| since.elapsed().as_secs_f64());
-        meters::committed(version.0, offsets, permit.gaps().len() as u64, seconds);
+        meters::committed(&self.labels, version.0, offsets, permit.gaps().len() as u64, seconds);
         for gap in permit.gaps() {
             let (partition, from, to) = (gap.partition, gap.from, gap.to);
             tracing::warn!(%version, %partition, "gap written down: offset {from} to {to}: {}", gap.reason);

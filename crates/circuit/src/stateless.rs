@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::delta::{Delta, Part};
+use arrow_schema::SchemaRef;
+
+use crate::delta::{Delta, Part, loose_schema};
 use crate::failure::{Failure, Failures};
 use crate::plan::{Changes, Plan};
 
@@ -17,6 +19,7 @@ pub struct Stateless {
     view: usize,
     /// The nodes below the view and itself, inputs before what reads them, each with its name for people.
     nodes: Vec<(usize, String)>,
+    schema: SchemaRef,
 }
 
 /// What became of a change.
@@ -56,7 +59,10 @@ impl Stateless {
         }
         // Inputs have lower numbers.
         nodes.reverse();
-        Ok(Self { plan: Arc::clone(plan), view, nodes })
+        let made = &plan.nodes[plan.views[view].node.0].schema;
+        let names = plan.views[view].schema.fields().iter().map(|field| field.name().as_str());
+        let schema = loose_schema(names.zip(made.fields().iter().map(|field| field.data_type())));
+        Ok(Self { plan: Arc::clone(plan), view, nodes, schema })
     }
 
     /// Which of the plan's relations it reads.
@@ -69,6 +75,18 @@ impl Stateless {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.plan.views[self.view].name
+    }
+
+    /// Its columns; every one may be null here.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The columns of a relation, all of which a change of it has.
+    #[must_use]
+    pub fn columns(&self, relation: usize) -> &SchemaRef {
+        &self.plan.relations[relation].schema
     }
 
     /// What a change of relation `relation` does to it.
@@ -90,6 +108,8 @@ impl Stateless {
             let operator = node.operator.linear().expect("looked at when this was made");
             made.push(operator.apply(&inputs, name, &failures));
         }
-        Applied { view: made.pop().unwrap_or_default(), failures: failures.take() }
+        let view = made.pop().unwrap_or_default().0.into_iter();
+        let view = Delta(view.map(|part| part.with_columns(&self.schema, part.batch.columns().to_vec())).collect());
+        Applied { view, failures: failures.take() }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::Output;
+use super::{OnRestore, Output};
 
 /// Plan a pipeline, look at its sources and sinks, and write nothing.
 #[derive(Clone, Debug, Args)]
@@ -43,9 +43,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHERE")]
     pub until: Option<Until>,
 
-    /// When the tables hold data and no checkpoint is to be found.
+    /// When the tables hold data and no checkpoint is to be found, by step.
     #[arg(long, value_name = "POLICY", default_value = "stop")]
     pub on_lost_state: OnLostState,
+
+    /// When a table was restored to an older version, below what was committed. By step only `stop`.
+    #[arg(long, value_name = "POLICY", default_value = "stop")]
+    pub on_restore: OnRestore,
 
     /// Memory to stay within, in MiB. Default: as the file says, else a quarter of the machine's, at most 1024.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..))]

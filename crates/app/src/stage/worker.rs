@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use arrow_schema::{FieldRef, SchemaRef};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use lakeward_decode::{Bad, BadKind, Decoder};
+use lakeward_circuit::delta::Part as Rows;
+use lakeward_decode::{Bad, BadKind, Decoded, Decoder};
 use lakeward_delta::encode::Writer;
 use lakeward_delta::{DataFile, FileSpan, Layout, Tally};
 use lakeward_protocol::position::PartitionId;
 use lakeward_protocol::records::Records;
 
-use super::{Held, StageError, StageOptions};
+use super::{Held, Over, StageError, StageOptions};
 use crate::badlog::BadLog;
 use crate::{footprint, meters};
 
@@ -142,6 +144,9 @@ impl Worker {
         let bench = self.bench.as_mut().expect("the loop opens the stage before it pushes");
         let mut decoded = bench.decoder.decode(records);
         let batch = std::mem::replace(&mut decoded.batch, RecordBatch::new_empty(Arc::clone(bench.decoder.schema())));
+        if let Some(over) = self.options.view.clone() {
+            return self.process_view(&over, records, &decoded, batch);
+        }
         let (batch, unfit) = bench.writer.sift(batch)?;
         let unfit = unfit.into_iter().map(|unfit| Bad {
             entry: decoded.entry_of(unfit.row),
@@ -168,6 +173,52 @@ impl Worker {
         Ok(())
     }
 
+    /// The messages' rows are a view's source. Rows that the view can't be made of, or the table not have, are left
+    /// out, counted and logged: they are no bad records, and a span counts what became of records alone.
+    fn process_view(
+        &mut self,
+        over: &Over,
+        records: &Records,
+        decoded: &Decoded,
+        batch: RecordBatch,
+    ) -> Result<(), StageError> {
+        let tally = Tally {
+            records: records.len() as u64,
+            rows: batch.num_rows() as u64,
+            bad: decoded.bad.len() as u64,
+            tombstones: decoded.tombstones as u64,
+        };
+        meters::decoded(&tally, &decoded.bad);
+        if let Some(error) = self.bad_records(records, &decoded.bad) {
+            return Err(error);
+        }
+        // A row goes by its number: that is its weight.
+        let numbers = (0..).take(batch.num_rows()).collect::<Vec<i64>>().into();
+        let applied = over.view.apply(over.source, Rows { batch: batch.clone(), weights: numbers });
+        for failure in &applied.failures {
+            self.left_out(records, decoded, failure.weight, &failure.operator, &failure.reason, &failure.row);
+        }
+        for part in applied.view.0 {
+            let bench = self.bench.as_mut().expect("opened");
+            let (rows, unfit) = bench.writer.sift(part.batch)?;
+            bench.writer.write(&rows, &[])?;
+            for unfit in unfit {
+                self.left_out(records, decoded, part.weights.value(unfit.row), "sink", &unfit.reason, "");
+            }
+        }
+        self.bench.as_mut().expect("opened").decoder.recycle(batch);
+        *self.tally.entry(records.partition()).or_default() += tally;
+        Ok(())
+    }
+
+    /// Row `row` of the decoded ones, or one made of it, is in no file.
+    fn left_out(&self, records: &Records, decoded: &Decoded, row: i64, operator: &str, reason: &str, values: &str) {
+        meters::failed_rows(operator, 1);
+        let row = usize::try_from(row).expect("rows are numbered from 0");
+        let offset = records.entries()[decoded.entry_of(row)].offset;
+        self.bad.log_row(records.partition(), offset, operator, reason, values);
+    }
+
     /// Logs the bad ones; under `stop`, the first is the error.
     fn bad_records(&self, records: &Records, bad: &[Bad]) -> Option<StageError> {
         for bad in bad {
@@ -179,6 +230,10 @@ impl Worker {
                     offset: entry.offset,
                     kind: bad.kind.name(),
                     detail: bad.detail.clone(),
+                    way_on: match self.options.view {
+                        None => "pass --on-bad-record=skip",
+                        Some(_) => "write on_bad_record = 'skip' in the source",
+                    },
                 });
             }
             self.bad.log(records.partition(), entry.offset, bad.kind.name(), &bad.detail, records.value(entry));
@@ -204,7 +259,8 @@ impl Worker {
             if let Some(path) = field.path
                 && self.unknown.insert(path.clone())
             {
-                tracing::warn!("messages have a field '{path}' that is no column of the table: it is dropped");
+                let of = if self.options.view.is_some() { "source" } else { "table" };
+                tracing::warn!("messages have a field '{path}' that is no column of the {of}: it is dropped");
             }
         }
     }
@@ -249,6 +305,27 @@ impl Worker {
 }
 
 fn decoder(options: &StageOptions, layout: &Layout) -> Result<Decoder, StageError> {
-    Decoder::new(layout.schema(), &options.topic, &options.transforms)
+    let schema = match &options.view {
+        None => layout.schema(),
+        Some(over) => fitting(over, layout)?,
+    };
+    Decoder::new(schema, &options.topic, &options.transforms)
         .map_err(|source| StageError::Plan { table: layout.table().to_owned(), source })
+}
+
+/// What messages are decoded into for a view, as long as the table has the view's columns.
+fn fitting<'a>(over: &'a Over, layout: &Layout) -> Result<&'a SchemaRef, StageError> {
+    let (is, wanted) = (layout.schema().fields(), over.view.schema().fields());
+    let same = |(is, wanted): (&FieldRef, &FieldRef)| {
+        is.name() == wanted.name() && is.data_type().equals_datatype(wanted.data_type())
+    };
+    if is.len() == wanted.len() && is.iter().zip(wanted).all(same) {
+        return Ok(over.view.columns(over.source));
+    }
+    let columns = is.iter().map(|field| format!("{} {}", field.name(), field.data_type()));
+    Err(StageError::Columns {
+        table: layout.table().to_owned(),
+        view: over.view.name().to_owned(),
+        columns: columns.collect::<Vec<_>>().join(", "),
+    })
 }

@@ -48,10 +48,10 @@ pub fn run(args: &StatusArgs, session: &Session) -> Result<(), Failure> {
         trails.push(Trail::of(&follow(location, session)?, &prefix));
     }
     let known = known(args, &loaded)?;
-    let common = common::common(&trails);
+    let common = common::of_pipeline(&loaded.way, &trails);
     let lines: Vec<Vec<Line>> = trails.iter().map(|trail| lines(&trail.newest(), &known, &prefix)).collect();
     match args.output {
-        Output::Table => print!("{}", text(&sinks, &lines, common.as_ref(), &prefix)),
+        Output::Table => print!("{}", text(&sinks, &lines) + &described(&loaded, &sinks, common.as_ref(), &prefix)),
         Output::Json => println!("{}", as_json(&args.table, &sinks, &lines, common.as_ref())),
     }
     Ok(())
@@ -109,7 +109,11 @@ impl Line {
     }
 }
 
-fn text(sinks: &[(String, String)], lines: &[Vec<Line>], common: Option<&Common>, prefix: &str) -> String {
+fn described(loaded: &Loaded, sinks: &[(String, String)], common: Option<&Common>, prefix: &str) -> String {
+    common::described(&loaded.way, common, sinks.iter().map(|(sink, _)| sink.as_str()), prefix)
+}
+
+fn text(sinks: &[(String, String)], lines: &[Vec<Line>]) -> String {
     let number = |number: Option<i64>, lacking: &str| number.map_or_else(|| lacking.to_owned(), grouped);
     let mut rows = Vec::new();
     for ((sink, _), lines) in sinks.iter().zip(lines) {
@@ -129,7 +133,7 @@ fn text(sinks: &[(String, String)], lines: &[Vec<Line>], common: Option<&Common>
     if rows.is_empty() {
         out = "no offset: nothing was committed yet\n".to_owned();
     }
-    out + &common::described(common, sinks.iter().map(|(sink, _)| sink.as_str()), prefix)
+    out
 }
 
 fn as_json(path: &str, sinks: &[(String, String)], lines: &[Vec<Line>], common: Option<&Common>) -> Value {

@@ -12,6 +12,7 @@ use lakeward_protocol::ports::Exit;
 
 use super::chain::Chains;
 use crate::failure::Failure;
+use crate::pipeline::Way;
 use crate::session::Session;
 
 /// Next offsets, by the `txn`'s app id.
@@ -76,10 +77,20 @@ impl Trail {
     }
 }
 
+/// The moment of a pipeline's tables; `None` when a log does not go back to it, or where there is none: by
+/// partition each table goes on by itself, and they have one where they happen to stand level.
+#[must_use]
+pub fn of_pipeline(way: &Way, trails: &[Trail]) -> Option<Common> {
+    let Way::ByPartition(_) = way else { return common(trails) };
+    let frontier = trails.first()?.newest();
+    let level = trails.iter().all(|trail| trail.newest() == frontier);
+    level.then(|| Common { frontier, versions: trails.iter().map(|trail| trail.head).collect() })
+}
+
 /// The greatest common frontier; `None` when a log does not go back to it. The first trail is the first
 /// sink's, and was read before the others.
 #[must_use]
-pub fn common(trails: &[Trail]) -> Option<Common> {
+fn common(trails: &[Trail]) -> Option<Common> {
     let (journal, others) = trails.split_first()?;
     let mut steps: Vec<Stood> = vec![Stood::new()];
     steps.extend(journal.moves.iter().map(|(_, stood)| stood.clone()));
@@ -96,21 +107,22 @@ pub fn common(trails: &[Trail]) -> Option<Common> {
     Some(Common { frontier: frontier.clone(), versions })
 }
 
-/// Reads the logs of a pipeline's tables and finds their moment.
+/// Reads the logs of a pipeline's tables and finds their moment; `None` by partition, where there is none.
 ///
 /// # Errors
 /// When a log can't be read, or does not go back far enough.
-pub fn of_tables(locations: &[String], prefix: &str, session: &Session) -> Result<Common, Failure> {
+pub fn of_tables(way: &Way, locations: &[String], prefix: &str, session: &Session) -> Result<Option<Common>, Failure> {
     let mut trails = Vec::new();
     for location in locations {
         trails.push(Trail::of(&super::follow(location, session)?, prefix));
     }
-    common(&trails).ok_or_else(|| {
-        Failure::new(
+    match (of_pipeline(way, &trails), way) {
+        (None, Way::ByStep(_)) => Err(Failure::new(
             Exit::TryAgain,
             "the tables' logs do not go back to a frontier that all of them have; try again after the next checkpoint",
-        )
-    })
+        )),
+        (common, _) => Ok(common),
+    }
 }
 
 /// A frontier as people read it: `bid-0 1,234  bid-1 17`.
@@ -125,9 +137,13 @@ fn text(frontier: &Stood, prefix: &str) -> String {
 
 /// The moment for people, with the version of each sink that shows it.
 #[must_use]
-pub fn described<'a>(common: Option<&Common>, sinks: impl Iterator<Item = &'a str>, prefix: &str) -> String {
+pub fn described<'a>(way: &Way, common: Option<&Common>, sinks: impl Iterator<Item = &'a str>, prefix: &str) -> String {
     let Some(common) = common else {
-        return "no common frontier: the logs do not go back to one\n".to_owned();
+        let why = match way {
+            Way::ByPartition(_) => "each table goes on by itself",
+            Way::ByStep(_) => "the logs do not go back to one",
+        };
+        return format!("no common frontier: {why}\n");
     };
     let versions = sinks.zip(&common.versions).map(|(name, version)| format!("{name} version {version}"));
     let versions = versions.collect::<Vec<_>>().join(", ");

@@ -11,7 +11,7 @@ use super::common::{self, Common, Stood, Trail};
 use crate::check;
 use crate::cli::{Output, VerifyArgs};
 use crate::failure::Failure;
-use crate::pipeline::{self, Loaded};
+use crate::pipeline::{self, Loaded, Way};
 use crate::session::Session;
 
 /// One table of the pipeline.
@@ -45,13 +45,22 @@ pub fn run(args: &VerifyArgs, session: &Session) -> Result<(), Failure> {
     for sink in &mut sinks {
         find_strangers(&mut sink.chains, &prefix, &sources);
     }
-    find_who_is_ahead(&mut sinks, &prefix);
-    if let Some(brokers) = &args.kafka {
-        compare(&mut sinks[0].chains, brokers, args, &loaded)?;
+    // By partition each sink has a record of its own.
+    let journals = match loaded.way {
+        Way::ByStep(_) => 1,
+        Way::ByPartition(_) => sinks.len(),
+    };
+    if journals == 1 {
+        find_who_is_ahead(&mut sinks, &prefix);
     }
-    let common = common::common(&trails);
+    if let Some(brokers) = &args.kafka {
+        for sink in &mut sinks[..journals] {
+            compare(&mut sink.chains, brokers, args, &loaded)?;
+        }
+    }
+    let common = common::of_pipeline(&loaded.way, &trails);
     match args.output {
-        Output::Table => print!("{}", text(&sinks, common.as_ref(), &prefix)),
+        Output::Table => print!("{}", text(&loaded.way, &sinks, common.as_ref(), &prefix)),
         Output::Json => println!("{}", as_json(&args.table, &sinks, common.as_ref())),
     }
     if sinks.iter().all(|sink| sink.chains.is_sound()) {
@@ -97,7 +106,7 @@ fn find_who_is_ahead(sinks: &mut [Sink], prefix: &str) {
     }
 }
 
-/// The first sink's spans against the topics.
+/// A sink's spans against the topics.
 fn compare(chains: &mut Chains, brokers: &str, args: &VerifyArgs, loaded: &Loaded) -> Result<(), Failure> {
     for source in &loaded.pipeline.sources {
         let Origin::Kafka(kafka) = &source.from;
@@ -109,13 +118,13 @@ fn compare(chains: &mut Chains, brokers: &str, args: &VerifyArgs, loaded: &Loade
     Ok(())
 }
 
-fn text(sinks: &[Sink], common: Option<&Common>, prefix: &str) -> String {
+fn text(way: &Way, sinks: &[Sink], common: Option<&Common>, prefix: &str) -> String {
     let mut out = String::new();
     for sink in sinks {
         out += &format!("sink {}: {}", sink.name, super::text(&sink.location, &sink.chains));
         out.push('\n');
     }
-    out + &common::described(common, sinks.iter().map(|sink| sink.name.as_str()), prefix)
+    out + &common::described(way, common, sinks.iter().map(|sink| sink.name.as_str()), prefix)
 }
 
 fn as_json(path: &str, sinks: &[Sink], common: Option<&Common>) -> Value {

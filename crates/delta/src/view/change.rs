@@ -73,6 +73,19 @@ impl Names {
 }
 
 impl Staged {
+    /// Rows that only come, in files that were written elsewhere for tables of this shape.
+    #[must_use]
+    pub fn of_new_rows(batch: Batch, shape: Shape) -> Self {
+        Self {
+            batch,
+            shape,
+            inserts: Vec::new(),
+            insert_names: Names::default(),
+            deletes: DigestMap::default(),
+            delete_names: Names::default(),
+        }
+    }
+
     /// The files that hold its new rows.
     #[must_use]
     pub fn files(&self) -> &[DataFile] {
@@ -128,14 +141,8 @@ impl Stager {
     /// afterwards, whatever the outcome: staging the same again is right.
     pub(crate) fn stage(&mut self, keys: &Keys, change: &Change, runtime: &Handle) -> Result<Staged, StageError> {
         self.writer.discard();
-        let mut staged = Staged {
-            batch: Batch { files: Vec::new(), tally: change.tally.clone() },
-            shape: self.layout.shape(),
-            inserts: Vec::new(),
-            insert_names: Names::default(),
-            deletes: DigestMap::default(),
-            delete_names: Names::default(),
-        };
+        let batch = Batch { files: Vec::new(), tally: change.tally.clone() };
+        let mut staged = Staged::of_new_rows(batch, self.layout.shape());
         let mut groups = Groups::new();
         match self.mode {
             Mode::Append => {

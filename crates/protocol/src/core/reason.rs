@@ -12,7 +12,7 @@ pub enum Reason {
     /// Input was deleted before it was read.
     #[error(
         "partition {partition}: offsets {at} to {} were deleted before they were read (oldest kept: {oldest}, end: {end}); \
-         pass --on-gap=skip to go on at {oldest} without them",
+         pass --on-gap=skip (in a pipeline: on_gap = 'skip' of the source) to go on at {oldest} without them",
         oldest.last()
     )]
     Expired {
@@ -29,7 +29,8 @@ pub enum Reason {
     /// The log ends below what was read of it.
     #[error(
         "partition {partition}: the topic ends at {end}, but everything below {at} was read of it already: it was \
-         truncated or made again; pass --on-gap=skip to go on at its oldest record, {oldest}"
+         truncated or made again; pass --on-gap=skip (in a pipeline: on_gap = 'skip' of the source) to go on at its \
+         oldest record, {oldest}"
     )]
     Truncated {
         /// Which partition.
@@ -131,7 +132,8 @@ pub enum Reason {
     /// Another topic.
     #[error(
         "the topic was deleted and made again (its id was {was}, now it is {is}): the table's last consumed offsets \
-         are about the old one; pass --on-gap=skip to take the new one from its oldest record"
+         are about the old one; pass --on-gap=skip (in a pipeline: on_gap = 'skip' of the source) to take the new one \
+         from its oldest record"
     )]
     OtherTopic {
         /// Id of the topic that the frontier is about.
