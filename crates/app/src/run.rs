@@ -203,7 +203,7 @@ fn sinks(
 ) -> Result<Option<Vec<View>>, Failure> {
     let mut sinks = Vec::new();
     for (at, view) in views.iter().enumerate() {
-        let Some(table) = table(loaded, at, app_id, session)? else { return Ok(None) };
+        let Some(table) = sink_table(loaded, at, app_id, session)? else { return Ok(None) };
         let table = table.of_pipeline(topics.to_vec());
         sinks.push(View::open(table, view.clone()).map_err(|error| Failure::port(&error))?);
     }
@@ -211,7 +211,7 @@ fn sinks(
 }
 
 /// A sink's table, made where there is none. `None` when told to stop.
-fn table(loaded: &Loaded, at: usize, app_id: &str, session: &Session) -> Result<Option<Table>, Failure> {
+fn sink_table(loaded: &Loaded, at: usize, app_id: &str, session: &Session) -> Result<Option<Table>, Failure> {
     let sink = &loaded.pipeline.sinks[at];
     let Target::Delta(delta) = &sink.target else {
         return Err(Failure::new(

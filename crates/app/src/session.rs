@@ -10,8 +10,9 @@ use crate::world::{Os, Signals};
 
 /// The process's runtime and its wish to stop.
 pub struct Session {
-    /// Uploads, the log, and the admin port run here; the loop does not.
-    pub runtime: Runtime,
+    /// Uploads, the log, and the admin port run here; the loop does not. It ends with the process: to end it before
+    /// would take away what a compaction that is under way waits for.
+    pub runtime: &'static Runtime,
     /// The wish to stop.
     pub signals: Signals,
 }
@@ -31,7 +32,7 @@ impl Session {
             .map_err(failed)?;
         let signals = Signals::default();
         runtime.spawn(signals.clone().listen());
-        Ok(Self { runtime, signals })
+        Ok(Self { runtime: Box::leak(Box::new(runtime)), signals })
     }
 
     /// Asks until there is an answer; `None` when we are told to stop meanwhile.

@@ -162,6 +162,9 @@ fn two_processes_share_one_topic_for_three_tables_through_kills_and_rebalances()
     assert!(missed.is_empty(), "points that no process reached, so nothing is proven there: {missed:?}");
     job.pipeline.run_to_end(&[]);
     println!("{} versions judged", job.judge(&VIEWS));
+    let operations = job.pipeline.table("all_of_it").actions("commitInfo");
+    let compactions = operations.iter().filter(|(_, info)| info["operation"] == "OPTIMIZE").count();
+    assert!(compactions > 0, "small files of two writers are made one");
     assert!(!job.pipeline.folder.join("state").exists(), "nothing is kept");
 }
 
@@ -287,8 +290,13 @@ fn rows_that_fail_are_told_with_the_record_that_they_are_of() {
     assert_eq!(pipeline.table("v").ids(), [1, 5]);
     let verified = run(&["verify", &pipeline.file.display().to_string()]);
     assert_eq!(verified.code, Some(0), "{}", verified.log);
-    let stops = Pipeline::new(&text("stop"));
-    let ended = stops.run(&["--until", "end"]);
+    // One that ends takes the others with it, in good order, though they could go on.
+    let more = format!(
+        "CREATE SOURCE other (id BIGINT) WITH (kafka = '{{kafka}}', topic = '{}');
+         CREATE SINK other_sink FROM other WITH (delta = '{{here}}/other');",
+        sent.topic.name()
+    );
+    let ended = Pipeline::new(&(text("stop") + &more)).run(&[]);
     assert_eq!(ended.code, Some(65), "{}", ended.log);
     assert!(ended.log.contains("-0 at offset 1") && ended.log.contains("on_bad_record = 'skip'"), "{}", ended.log);
 }
@@ -339,4 +347,48 @@ fn a_frozen_process_that_wakes_commits_nothing_twice() {
     });
     job.pipeline.run_to_end(&[]);
     job.judge(&VIEWS);
+}
+
+/// What is there at the start is passed over, what comes later is not: neither after a kill, nor in partitions that are
+/// added while nobody runs.
+#[test]
+fn partitions_added_to_a_topic_read_from_its_end_are_read_from_their_start() {
+    let sent = Sent::new(2);
+    let pipeline = Pipeline::new(&format!(
+        "SET app_id = 'app'; SET step_latency_ms = 100;
+         CREATE SOURCE t (id BIGINT) WITH (kafka = '{{kafka}}', topic = '{}', start = 'latest');
+         CREATE SINK s FROM t WITH (delta = '{{here}}/s');",
+        sent.topic.name()
+    ));
+    let one = |partition: i32, id: i64| (partition, json!({"id": id}));
+    sent.produce(vec![one(0, 1), one(1, 2)]);
+    let anchored = pipeline.start_with(&pipeline.file, &[], &[("LAKEWARD_CRASH_AT", "after-put")]);
+    assert_killed(&anchored.wait());
+    assert_eq!(pipeline.table("s").txns().len(), 2, "both partitions begin in one commit");
+    sent.produce(vec![one(0, 3), one(1, 4)]);
+    sent.topic.grow(3);
+    sent.produce(vec![one(2, 5)]);
+    let running = pipeline.start(&[]);
+    pipeline.table("s").wait_rows(3);
+    sent.topic.grow(4);
+    sent.produce(vec![one(3, 6)]);
+    pipeline.table("s").wait_rows(4);
+    running.stop();
+    assert_eq!(pipeline.table("s").ids(), [3, 4, 5, 6]);
+}
+
+/// A group shares its partitions, so two pipelines must never have one: each would lack what the other read.
+#[test]
+fn two_pipelines_of_the_same_names_share_nothing() {
+    let (job, other) = (Job::new(), Pipeline::new(""));
+    let text = std::fs::read_to_string(&job.pipeline.file).expect("our file");
+    let (here, there) = (job.pipeline.folder.display().to_string(), other.folder.display().to_string());
+    other.write("pipe.sql", &text.replace(&here, &there));
+    let pair = [job.pipeline.start(&[]), other.start(&[])];
+    pair.iter().for_each(Running::wait_ready);
+    job.send(&mut StdRng::seed_from_u64(9), 200);
+    let all = |pipeline: &Pipeline| pipeline.table("all_of_it").wait_rows(200);
+    all(&job.pipeline);
+    all(&other);
+    pair.into_iter().for_each(|running| drop(running.stop()));
 }

@@ -4,19 +4,22 @@
 //! of its own, so that a sink out of reach holds up no other. Two chains of one sink are to its table what two
 //! processes are.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use lakeward_circuit::pipeline::{OnFault, Origin, Source as SourceSql, Start};
 use lakeward_circuit::stateless::Stateless;
 use lakeward_decode::Transforms;
-use lakeward_delta::view::{Staged, View};
-use lakeward_delta::{Layout, NamedTopic, Topic};
+use lakeward_delta::view::{Staged, View, ViewOptions};
+use lakeward_delta::{Layout, NamedTopic, Table, Topic};
 use lakeward_kafka::{Source, SourceConfig};
 use lakeward_protocol::core::{Beginning, Core, OnGap, Policies};
-use lakeward_protocol::drive::{Limits, drive};
-use lakeward_protocol::ports::{Exit, Stage};
+use lakeward_protocol::drive::{Limits, Stopped, drive};
+use lakeward_protocol::ports::{Exit, OutputLog, Stage};
 use lakeward_protocol::position::{Frontier, Shape};
 use lakeward_protocol::records::Records;
 
-use super::{table, view_options};
+use super::{sink_table, view_options};
 use crate::admin::{self, Ready};
 use crate::budget::Budget;
 use crate::check;
@@ -96,7 +99,7 @@ fn ends(loaded: &Loaded, session: &Session) -> Result<Option<Vec<Frontier>>, Fai
     let mut all = Vec::new();
     for source in &loaded.pipeline.sources {
         let Origin::Kafka(kafka) = &source.from;
-        let asking = Source::assign(check::config(kafka), std::collections::BTreeSet::new());
+        let asking = Source::assign(check::config(kafka), BTreeSet::new());
         let asking = asking.map_err(|error| Failure::port(&error))?;
         let Some(ends) = session.wait_for(|| asking.ends())? else { return Ok(None) };
         all.push(ends);
@@ -139,17 +142,26 @@ impl Run<'_> {
         let (sink, from) = (self.sink(chain), &self.loaded.pipeline.sources[chain.source]);
         let source_name = from.name.text.as_str();
         let _span = tracing::info_span!("chain", sink, source = source_name).entered();
-        let Some(table) = table(self.loaded, chain.sink, &self.app_id, self.session)? else { return Ok(()) };
+        let Some(table) = sink_table(self.loaded, chain.sink, &self.app_id, self.session)? else { return Ok(()) };
         let config = self.config(chain, table.id());
         let (topic, group) = (config.topic.clone(), config.group.clone());
-        let input = Source::subscribe(config).map_err(|error| Failure::port(&error))?;
+        let input = Source::subscribe(config.clone()).map_err(|error| Failure::port(&error))?;
         let Some(identity) = self.session.wait_for(|| input.topic_identity())? else { return Ok(()) };
-        let topics = self.topics(chain.source, identity.id);
-        let compiled = &self.loaded.compiled;
-        let options = view_options((&compiled.sinks[chain.sink], &compiled.plan.views[chain.sink]));
-        let stage = self.stage(chain, &topic, options.writer.clone())?;
-        let output = View::open(table.of_pipeline(topics), options).map_err(|error| Failure::port(&error))?;
+        let output = self.view(chain, table, identity.id)?;
         let name = output.table().name().to_owned();
+        let stopped = |stopped| Failure::stopped(&topic, &format!("{name} (sink {sink})"), &stopped);
+        let Origin::Kafka(kafka) = &from.from;
+        let output = match kafka.start {
+            Start::Earliest => output,
+            Start::Latest => {
+                self.begin_at_the_ends(chain, config, output, &input)?.map_err(stopped)?;
+                let Some(table) = sink_table(self.loaded, chain.sink, &self.app_id, self.session)? else {
+                    return Ok(());
+                };
+                self.view(chain, table, identity.id)?
+            }
+        };
+        let stage = self.stage(chain)?;
         tracing::info!("topic {topic} into table {name}, group {group}");
         let labels = meters::labels(Some(sink), source_name);
         let progress = Progress::default();
@@ -157,8 +169,45 @@ impl Run<'_> {
         report(self.session, &progress, input.lag_probe(), stage.shards.held(), housekeeping, labels.clone());
         let watch = Reporter::new(progress, chain.ready.clone()).labelled(labels);
         let core = Core::new(self.policies(chain.source, from));
-        let ended = drive(core, input, stage, output, Os::new(self.session.signals.clone()), watch, self.limits());
-        ended.map(|_| ()).map_err(|stopped| Failure::stopped(&topic, &format!("{name} (sink {sink})"), &stopped))
+        let ended = drive(core, input, stage, output, self.world(), watch, self.limits());
+        ended.map(|_| ()).map_err(stopped)
+    }
+
+    /// Where the table knows nothing of the source yet, every partition that there is begins at its end, in one
+    /// commit. So those that are added later are known by it, and begin at their first records.
+    fn begin_at_the_ends(
+        &self,
+        chain: &Chain<'_>,
+        config: SourceConfig,
+        output: View,
+        asking: &Source,
+    ) -> Result<Result<(), Stopped>, Failure> {
+        let Some(partitions) = self.session.wait_for(|| asking.partitions())? else { return Ok(Ok(())) };
+        let output = RefCell::new(output);
+        let Some(head) = self.session.wait_for(|| output.borrow_mut().load(&partitions))? else { return Ok(Ok(())) };
+        if !head.frontier.is_empty() {
+            return Ok(Ok(()));
+        }
+        let input = Source::assign(config, partitions).map_err(|error| Failure::port(&error))?;
+        let nothing = Some(Frontier::new());
+        let core = Core::new(Policies { beginning: Beginning::Latest, ends: nothing, ..Policies::default() });
+        let watch = Reporter::new(Progress::default(), Ready::default());
+        let (stage, output) = (self.stage(chain)?, output.into_inner());
+        Ok(drive(core, input, stage, output, self.world(), watch, self.limits()).map(|_| ()))
+    }
+
+    fn world(&self) -> Os {
+        Os::new(self.session.signals.clone())
+    }
+
+    fn view_options(&self, chain: &Chain<'_>) -> ViewOptions {
+        let compiled = &self.loaded.compiled;
+        view_options((&compiled.sinks[chain.sink], &compiled.plan.views[chain.sink]))
+    }
+
+    fn view(&self, chain: &Chain<'_>, table: Table, topic_id: Option<[u8; 16]>) -> Result<View, Failure> {
+        let table = table.of_pipeline(self.topics(chain.source, topic_id));
+        View::open(table, self.view_options(chain)).map_err(|error| Failure::port(&error))
     }
 
     /// The group has the table's id in it: a pipeline of the same names elsewhere is not to share our partitions.
@@ -188,20 +237,18 @@ impl Run<'_> {
         topics
     }
 
-    fn stage(
-        &self,
-        chain: &Chain<'_>,
-        topic: &str,
-        mut writer: lakeward_delta::encode::WriterOptions,
-    ) -> Result<Appends, Failure> {
+    fn stage(&self, chain: &Chain<'_>) -> Result<Appends, Failure> {
+        let source = &self.loaded.pipeline.sources[chain.source];
+        let Origin::Kafka(kafka) = &source.from;
+        let mut writer = self.view_options(chain).writer;
         let most_bytes = usize::try_from(self.budget.stage_bytes).unwrap_or(usize::MAX);
         writer.memory_bytes = most_bytes / self.workers;
         let shards = Shards::start(&StageOptions {
-            topic: topic.to_owned(),
+            topic: kafka.topic.reveal().to_owned(),
             transforms: Transforms::default(),
             view: Some(Over { view: chain.view.clone(), source: chain.source }),
             writer,
-            stop_at_bad: self.loaded.pipeline.sources[chain.source].on_bad_record == OnFault::Stop,
+            stop_at_bad: source.on_bad_record == OnFault::Stop,
             workers: self.workers,
             most_bytes,
             most_messages: usize::try_from(self.loaded.pipeline.settings.step_max_messages).unwrap_or(usize::MAX),
@@ -212,17 +259,14 @@ impl Run<'_> {
     }
 
     fn policies(&self, source: usize, from: &SourceSql) -> Policies {
-        let Origin::Kafka(kafka) = &from.from;
         Policies {
             on_gap: match from.on_gap {
                 OnFault::Stop => OnGap::Stop,
                 OnFault::Skip => OnGap::Skip,
             },
             on_restore: self.args.on_restore.into(),
-            beginning: match kafka.start {
-                Start::Earliest => Beginning::Earliest,
-                Start::Latest => Beginning::Latest,
-            },
+            // Or at the ends, which the table says already then.
+            beginning: Beginning::Earliest,
             seek: Frontier::new(),
             ends: self.ends.as_ref().map(|ends| ends[source].clone()),
         }

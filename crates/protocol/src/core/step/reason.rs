@@ -85,8 +85,9 @@ pub enum StepReason {
     /// P7: sinks that no run of this pipeline leaves behind.
     #[error(
         "P7: sink {sink} covers partition {partition} up to offset {stands}, sink {journal} only up to {below}, though \
-         {journal} is committed first: a table was set back, or the order of sinks changed. Bring the tables back to \
-         a common version, or fill new ones"
+         {journal} is committed first: a table was set back, the order of sinks changed, or the pipeline kept no state \
+         before and each went on by itself. Bring the tables back to a common version (in the last case: run the \
+         pipeline as it was with --until end), or fill new ones"
     )]
     Unordered {
         /// The sink that is ahead.
