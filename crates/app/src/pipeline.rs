@@ -37,6 +37,9 @@ impl Way {
             Target::Delta(_) => Some(format!("sink {} does more than append", plan.name)),
             Target::Kafka(_) => Some(format!("sink {} is a topic", plan.name)),
         });
+        // What may be deleted hangs on all sinks together.
+        let trimmed = pipeline.sources.iter().find(|source| source.trim);
+        let why = why.or(trimmed.map(|source| format!("source {} is trimmed", source.name.text)));
         let views = match why {
             Some(why) => Err(why),
             None => views.collect::<Result<Vec<_>, _>>(),

@@ -320,6 +320,11 @@ fn check_and_explain_say_how_a_pipeline_runs_and_why() {
         &["by step", "Unit has its rows in the first step"],
     );
     job.write(&VIEWS, "");
+    let text = std::fs::read_to_string(&job.pipeline.file).expect("our file");
+    job.pipeline.write("pipe.sql", &text.replace("topic = ", "trim = true, topic = "));
+    let trimmed = run(&["check", &job.pipeline.file.display().to_string()]);
+    assert!(trimmed.log.contains("by step, in one process: source event is trimmed"), "{}", trimmed.log);
+    job.write(&VIEWS, "");
     let checked = run(&["check", &job.pipeline.file.display().to_string(), "--offline"]);
     assert!(checked.log.contains("SET state is not used"), "{}", checked.log);
     let status = || run(&["status", &job.pipeline.file.display().to_string()]);
