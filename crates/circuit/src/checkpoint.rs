@@ -254,8 +254,8 @@ mod tests {
     #[test]
     fn a_manifest_of_another_format_engine_or_sharding_is_refused() {
         let plan = saved().plan;
-        let later = Saved { format: 2, ..saved() };
-        assert_eq!(Saved::decode(&later.encode()), Err(Mismatch::Format { found: 2 }));
+        let later = Saved { format: FORMAT + 1, ..saved() };
+        assert_eq!(Saved::decode(&later.encode()), Err(Mismatch::Format { found: u64::from(FORMAT) + 1 }));
         let other = Saved { engine: "dbsp 1".to_owned(), ..saved() };
         assert_eq!(other.check(&plan), Err(Mismatch::Engine { found: "dbsp 1".to_owned() }));
         let other = Saved { sharding: "luck".to_owned(), ..saved() };
