@@ -1,12 +1,14 @@
 //! `lakeward run`: the rooms joined for a pipeline. Kafka -> decode -> circuit -> Delta, step by step.
 
+mod copies;
 mod engine;
 mod intake;
+mod manifest;
 mod partition;
 mod store;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use lakeward_circuit::circuit;
@@ -14,7 +16,7 @@ use lakeward_circuit::compile::SinkPlan;
 use lakeward_circuit::pipeline::{OnFault, Origin, Source as SourceSql, Start, Target};
 use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_delta::view::{Compaction, View, ViewOptions};
-use lakeward_delta::{Checkpoints, Created, NamedTopic, Table, TableOptions, Topic, create};
+use lakeward_delta::{Created, NamedTopic, Place, Table, TableOptions, Topic, create};
 use lakeward_kafka::{LagProbe, Source};
 use lakeward_protocol::core::step::{OnLostState, SourcePlan, StepCore, StepPlan};
 use lakeward_protocol::core::{Beginning, OnGap};
@@ -37,9 +39,10 @@ use crate::report::counted;
 use crate::session::Session;
 use crate::watch::Progress;
 use crate::world::Os;
+use copies::Copies;
 use engine::{Engine, EngineOptions};
 use intake::Intake;
-use store::Folder;
+use store::Checkpoints;
 use watch::Steps;
 
 /// Runs until the topics' end, a signal, or somebody has to look.
@@ -81,19 +84,19 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let Some(topics) = topics(&loaded, &inputs, &session)? else { return Ok(()) };
     let Some(sinks) = sinks(&loaded, &views, &app_id, &topics, &session)? else { return Ok(()) };
     let names: Vec<String> = sinks.iter().map(|sink| sink.table().name().to_owned()).collect();
-    let folder = state(args, &loaded)?;
+    let state = state(args, &loaded, &session)?;
     let workers = usize::from(args.workers.unwrap_or(loaded.pipeline.settings.workers));
     tracing::info!(
-        "{} as {app_id}, {}, state in {}",
+        "{} as {app_id}, {}, state in {}{}",
         args.pipeline.display(),
         counted(workers, "worker"),
-        folder.display()
+        state.place.name,
+        state.copies.as_ref().map(|_| format!(", worked on in {}", state.folder.display())).unwrap_or_default()
     );
-    let engine = engine(&loaded, views, &folder, workers, &budget, &session)?;
+    let engine = engine(&loaded, views, &state, workers, &budget, &session)?;
     let sinks = sinks.into_iter().zip(engine.counts()).map(|(sink, counts)| sink.counting(counts)).collect();
     let sources = topics.into_iter().map(|named| named.source).collect();
-    // The engine's own files hold all states together: it alone knows which of them are of use still.
-    let checkpoints = Folder::open(&folder, sources, Box::new(|_| Ok(()))).map_err(|error| Failure::port(&error))?;
+    let checkpoints = Checkpoints::new(state.place, sources, session.runtime.handle().clone(), state.copies);
     let core = StepCore::new(Arc::new(step_plan(args, &loaded, names, ends.clone())));
     report(&session, &progress, &loaded, &inputs);
     let settings = &loaded.pipeline.settings;
@@ -131,20 +134,28 @@ fn report(session: &Session, progress: &Progress, loaded: &Loaded, inputs: &[Sou
     });
 }
 
-/// The state's folder: as the file says, else beside the file.
-fn state(args: &RunArgs, loaded: &Loaded) -> Result<PathBuf, Failure> {
-    let Some(state) = &loaded.pipeline.settings.state else { return Ok(args.pipeline.with_extension("state")) };
-    let state = state.reveal();
-    match state.split_once("://") {
-        None => Ok(PathBuf::from(state)),
-        Some(("file", path)) => Ok(PathBuf::from(path)),
-        Some((scheme, _)) => Err(Failure::new(
-            Exit::Config,
-            format_args!(
-                "SET state = '{state}': state in {scheme} is not supported yet; name a folder of a disk that outlives the process"
-            ),
-        )),
-    }
+/// Where a pipeline's state lies.
+struct State {
+    /// The checkpoints.
+    place: Place,
+    /// What the circuit works in.
+    folder: PathBuf,
+    /// Where its states are copied, if that is not where they have to be already.
+    copies: Option<Copies>,
+}
+
+/// As the file says, else beside the file.
+fn state(args: &RunArgs, loaded: &Loaded, session: &Session) -> Result<State, Failure> {
+    let settings = &loaded.pipeline.settings;
+    let beside = args.pipeline.with_extension("state");
+    let wanted = settings.state.as_ref().map_or(beside.display().to_string(), |state| state.reveal().to_owned());
+    let place =
+        Place::resolve(&wanted).map_err(|error| Failure::new(Exit::Config, format_args!("SET state: {error}")))?;
+    let cache = settings.state_cache.as_ref().map(|cache| PathBuf::from(cache.reveal()));
+    let is_copied = cache.is_some() || place.folder().is_none();
+    let folder = cache.or_else(|| place.folder()).unwrap_or(beside);
+    let copies = is_copied.then(|| Copies::new(place.clone(), session.runtime.handle().clone()));
+    Ok(State { place, folder, copies })
 }
 
 /// Each source's topic, with all of its partitions. `None` when told to stop meanwhile.
@@ -229,7 +240,7 @@ fn sink_table(loaded: &Loaded, at: usize, app_id: &str, session: &Session) -> Re
     let options = || TableOptions {
         app_id: app_id.to_owned(),
         topic: None,
-        checkpoints: Checkpoints::AsTheTableSays,
+        checkpoints: lakeward_delta::Checkpoints::AsTheTableSays,
         runtime: session.runtime.handle().clone(),
     };
     let Some(table) = session.wait_for(|| Table::open(location, options()))? else { return Ok(None) };
@@ -248,7 +259,7 @@ fn sink_table(loaded: &Loaded, at: usize, app_id: &str, session: &Session) -> Re
 fn engine(
     loaded: &Loaded,
     views: Vec<ViewOptions>,
-    folder: &Path,
+    state: &State,
     workers: usize,
     budget: &Budget,
     session: &Session,
@@ -262,7 +273,8 @@ fn engine(
             workers,
             memory_mb: usize::try_from(budget.total_bytes >> 20).unwrap_or(usize::MAX),
         },
-        folder: folder.join("engine"),
+        folder: state.folder.join("engine"),
+        copies: state.copies.clone(),
         views,
         most_bytes: usize::try_from(budget.stage_bytes).unwrap_or(usize::MAX),
         most_messages: loaded.pipeline.settings.step_max_messages,

@@ -124,7 +124,7 @@ fn crash_point() -> Option<(Point, u32)> {
 }
 
 #[rustfmt::skip]
-const POINTS: [(&str, Point); 19] = [
+const POINTS: [(&str, Point); 20] = [
     ("before-start", Point::BeforeStart),
     ("before-seal", Point::BeforeSeal), ("after-seal", Point::AfterSeal),
     ("before-put", Point::BeforePut), ("after-put", Point::AfterPut),
@@ -133,7 +133,7 @@ const POINTS: [(&str, Point); 19] = [
     ("before-release", Point::BeforeRelease), ("after-release", Point::AfterRelease),
     ("after-step", Point::AfterStep),
     ("before-prepare", Point::BeforePrepare), ("after-prepare", Point::AfterPrepare),
-    ("after-save", Point::AfterSave),
+    ("after-finish", Point::AfterFinish), ("after-save", Point::AfterSave),
     ("before-remove", Point::BeforeRemove), ("after-remove", Point::AfterRemove),
     ("before-trim", Point::BeforeTrim), ("after-trim", Point::AfterTrim),
 ];

@@ -4,6 +4,7 @@
 //! gives wrong answers without a word. So the manifest says what the state was made by, and everything is compared.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use dbsp::circuit::CheckpointCommitter;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::builder::Pieces;
-use crate::circuit::EngineError;
+use crate::circuit::{EngineError, StartError};
 use crate::folder::{Folder, digest};
 
 /// Of a manifest's bytes and of what it names.
@@ -131,6 +132,15 @@ impl Saved {
         }
         Ok(())
     }
+}
+
+/// The files of the state that a manifest names, below the circuit's folder: for whoever keeps a copy of it. None of
+/// them ever changes, some belong to other states as well, and no other circuit makes up the same names.
+///
+/// # Errors
+/// When the manifest or the state is not one of ours.
+pub fn files(folder: &Path, manifest: &[u8]) -> Result<Vec<String>, StartError> {
+    Ok(Folder::files(folder, Saved::decode(manifest)?.state)?)
 }
 
 /// A state that is taken, but not durable yet.

@@ -46,7 +46,8 @@ pub struct EngineError {
 }
 
 impl EngineError {
-    pub(crate) fn new(doing: &'static str, why: impl ToString) -> Self {
+    /// Of what failed, with the reason in whatever words.
+    pub fn new(doing: &'static str, why: impl ToString) -> Self {
         Self { doing, why: why.to_string() }
     }
 }

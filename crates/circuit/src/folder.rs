@@ -93,19 +93,22 @@ pub(crate) enum Whole {
 
 /// A folder that nobody else uses until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     root: PathBuf,
     _lock: File,
 }
 
 /// Tells bytes apart. Part of the format.
-pub(crate) fn digest(bytes: &[u8]) -> u64 {
+pub fn digest(bytes: &[u8]) -> u64 {
     dbsp::default_hash(bytes)
 }
 
 impl Folder {
     /// Takes the folder, making it if need be.
-    pub(crate) fn open(root: &Path) -> Result<Self, FolderError> {
+    ///
+    /// # Errors
+    /// When somebody else holds it, it is not ours, or can't be read or written.
+    pub fn open(root: &Path) -> Result<Self, FolderError> {
         fs::create_dir_all(root).map_err(FolderError::io("create", root))?;
         let marker = root.join(MARKER);
         let is_marked = marker.try_exists().map_err(FolderError::io("look for", &marker))?;
@@ -187,6 +190,16 @@ impl Folder {
 
     fn sealed(&self, path: &Path, is_small: bool) -> Result<Sealed, FolderError> {
         look(path, is_small)?.ok_or_else(|| FolderError::io("seal", path)(ErrorKind::NotFound.into()))
+    }
+
+    /// The files of a state by their names below `root`, each with a slash between folders.
+    pub(crate) fn files(root: &Path, state: Uuid) -> Result<Vec<String>, FolderError> {
+        let seal = format!("{ENGINE}/{state}/{SEAL}");
+        let path = root.join(&seal);
+        let bytes = fs::read(&path).map_err(FolderError::io("read", &path))?;
+        let read: Seal =
+            serde_json::from_slice(&bytes).map_err(|error| FolderError::io("read", &path)(error.into()))?;
+        Ok(read.files.into_keys().map(|name| format!("{ENGINE}/{name}")).chain([seal]).collect())
     }
 
     /// Drops states that are not whole, and tells the engine of those that are. Before the engine starts.

@@ -81,6 +81,8 @@ pub struct Settings {
     pub app_id: Option<Text>,
     /// Folder or URL of the checkpoints. The program chooses where it is `None`.
     pub state: Option<Text>,
+    /// Folder that the circuit works in, where the checkpoints are copied elsewhere.
+    pub state_cache: Option<Text>,
     /// Between two checkpoints, in milliseconds.
     pub checkpoint_interval_ms: u64,
     /// Longest wait of a message before its step begins, in milliseconds.
@@ -98,6 +100,7 @@ impl Default for Settings {
         Self {
             app_id: None,
             state: None,
+            state_cache: None,
             checkpoint_interval_ms: 60_000,
             step_latency_ms: 1_000,
             step_max_messages: 1_000_000,

@@ -11,8 +11,8 @@ pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync + 'static>;
 /// What went wrong with a Delta table. The text says what happened, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DeltaError {
-    /// The table's address makes no sense.
-    #[error("{location:?} is no place for a table: {reason}")]
+    /// An address makes no sense.
+    #[error("{location:?} is no place to write to: {reason}")]
     Location {
         /// As the user gave it.
         location: String,
@@ -110,7 +110,7 @@ impl Fault for DeltaError {
 
 impl DeltaError {
     /// A store's error while `doing` something (verb and object).
-    pub(crate) fn store(doing: impl Into<String>, error: object_store::Error) -> Self {
+    pub fn store(doing: impl Into<String>, error: object_store::Error) -> Self {
         Self::sorted(doing.into(), Sort::of(&error), error.into())
     }
 

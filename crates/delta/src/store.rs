@@ -1,4 +1,4 @@
-//! Where a table is, and the store that holds it.
+//! Where a table is, or a pipeline's state, and the store that holds it.
 
 use std::path::{Component, PathBuf};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use url::Url;
 use crate::durable::DurableDisk;
 use crate::error::DeltaError;
 
-/// A table's address, resolved.
+/// The address of a table, or of a pipeline's state, resolved.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub struct Place {
     /// As people know it, for messages.
     pub name: String,
     /// The store: a bucket, a container, the local disk.
     pub store: Arc<dyn ObjectStore>,
-    /// The table's folder in the store.
+    /// The folder in the store.
     pub root: Path,
     /// The same for the kernel; ends with a slash.
-    pub url: Url,
+    pub(crate) url: Url,
 }
 
 /// Schemes whose URL path is the key in the store, which the kernel takes for granted.
@@ -32,7 +32,10 @@ const STORE_VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 impl Place {
     /// Resolves a path, relative or absolute, or a `file:`, `s3:`, `s3a:`, `gs:`, `az:`, `abfs:` or
     /// `abfss:` URL; object stores take their options from `AWS_*`, `AZURE_*` and `GOOGLE_*`.
-    pub(crate) fn resolve(location: &str) -> Result<Self, DeltaError> {
+    ///
+    /// # Errors
+    /// When it is none of these, or the options make no sense.
+    pub fn resolve(location: &str) -> Result<Self, DeltaError> {
         let bad = |reason: String| DeltaError::Location { location: location.to_owned(), reason };
         if location.is_empty() {
             return Err(bad("it is empty".to_owned()));
@@ -75,8 +78,11 @@ impl Place {
         Ok(Self { name, store: Arc::new(DurableDisk::new()), root, url })
     }
 
-    /// A table in a store that is there already, and lists in the order of names.
-    pub(crate) fn on_store(store: Arc<dyn ObjectStore>, root: Path) -> Result<Self, DeltaError> {
+    /// In a store that is there already, and lists in the order of names.
+    ///
+    /// # Errors
+    /// Never, for a path that a store can have.
+    pub fn on_store(store: Arc<dyn ObjectStore>, root: Path) -> Result<Self, DeltaError> {
         let mut url = Url::parse("memory:///").expect("a URL");
         url.path_segments_mut()
             .expect("a base")
@@ -84,6 +90,12 @@ impl Place {
             .extend(root.parts().map(|part| part.as_ref().to_owned()))
             .push("");
         Ok(Self { name: root.to_string(), store, root, url })
+    }
+
+    /// The folder, where it is one of this machine's.
+    #[must_use]
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.url.to_file_path().ok().filter(|_| self.url.scheme() == "file")
     }
 
     /// A file of the log.

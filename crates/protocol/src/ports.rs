@@ -438,10 +438,12 @@ pub enum Point {
     AfterRelease,
     /// The circuit has taken a step, no sink knows.
     AfterStep,
-    /// The circuit's state is to be written.
+    /// The circuit's state is to be saved.
     BeforePrepare,
-    /// It is written, no manifest names it.
+    /// That is under way.
     AfterPrepare,
+    /// It is saved, no manifest names it.
+    AfterFinish,
     /// The manifest was put, and nobody knows how that ended.
     AfterSave,
     /// Older checkpoints are to be removed.

@@ -217,10 +217,14 @@ impl Simulation<'_> {
             let fates = self.chaos.clone();
             move |operation| fates.fate(operation)
         };
-        let full_at = 5 + usize::try_from(self.chaos.below(40)).expect("small");
+        let below = |bound| u32::try_from(self.chaos.below(bound)).expect("small");
+        let (full_at, slow, failing) = (5 + below(40) as usize, below(12), u32::from(below(4) == 0));
         let ports = Ports {
             input: Sources::new(self.topics.iter().map(|topic| topic.open_alone().trimming()).collect()),
-            circuit: MemoryCircuit::new(self.states.clone(), self.size.sinks, "plan").full_at(full_at),
+            circuit: MemoryCircuit::new(self.states.clone(), self.size.sinks, "plan")
+                .full_at(full_at)
+                .slow(slow)
+                .failing(failing),
             sinks: self.tables.iter().map(|table| table.open(1).fated(fate())).collect(),
             checkpoints: self.states.open().fated(fate()),
         };

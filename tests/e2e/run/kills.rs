@@ -13,7 +13,7 @@ use crate::run::job::{Job, PARTITIONS};
 
 /// `protocol::ports::Point`, as LAKEWARD_CRASH_AT spells it, and at which of its times to die: a round of commits
 /// passes some of them once for each sink.
-const POINTS: [(&str, &[u32]); 17] = [
+const POINTS: [(&str, &[u32]); 18] = [
     ("before-start", &[1]),
     ("after-step", &[1, 3]),
     ("before-seal", &[1, 2, 3]),
@@ -26,6 +26,7 @@ const POINTS: [(&str, &[u32]); 17] = [
     ("after-tend", &[2]),
     ("before-prepare", &[1, 2]),
     ("after-prepare", &[1, 2]),
+    ("after-finish", &[1, 2]),
     ("after-save", &[1, 2]),
     ("before-remove", &[1]),
     ("after-remove", &[1]),
@@ -160,6 +161,36 @@ fn killed_before_and_after_a_trim_nothing_is_deleted_that_is_needed() {
     let deleted: i64 = (0..4).map(|partition| job.bids.topic.watermarks(partition).0).sum();
     assert!(deleted > 0, "nothing was deleted, so nothing is proven");
     println!("{deleted} records deleted, {} versions judged", judged.versions);
+}
+
+/// The circuit's folder goes with each process: all that is left of the state is what was copied.
+#[test]
+fn killed_with_the_circuits_folder_lost_all_versions_are_exact() {
+    let job = Job::with("SET state_cache = '{here}/cache';");
+    let cache = job.pipeline.folder.join("cache");
+    let points =
+        ["after-step", "after-put", "before-prepare", "after-prepare", "after-finish", "after-save", "after-remove"];
+    let (mut fetched, mut reached) = (0, BTreeSet::new());
+    let judged = job.under(|| {
+        for round in 0..2 * rounds() {
+            for point in points {
+                let crash = format!("{point}:{}", 1 + round % 2);
+                let mut running =
+                    job.pipeline.start_with(&job.pipeline.file, &[], &[("LAKEWARD_CRASH_AT", crash.as_str())]);
+                let died = running.wait_within(Duration::from_secs(20));
+                if died.is_some() {
+                    reached.insert(point);
+                }
+                let ended = died.unwrap_or_else(|| running.kill());
+                assert_killed(&ended);
+                fetched += usize::from(ended.log.contains("state of checkpoint"));
+                std::fs::remove_dir_all(&cache).expect("lose the circuit's folder");
+            }
+        }
+    });
+    println!("{fetched} states fetched, {} versions judged", judged.versions);
+    assert_eq!(reached.len(), points.len(), "points that were reached: {reached:?}");
+    assert!(fetched > points.len(), "{fetched} states were fetched: nothing is proven");
 }
 
 #[test]

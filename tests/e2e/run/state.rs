@@ -47,6 +47,29 @@ fn without_any_checkpoint_it_stops_and_says_how_to_go_on() {
     job.judge_at_end();
 }
 
+/// The circuit's folder is lost, and a file of the newest copy: the one before it is fetched.
+#[test]
+fn a_copy_that_lost_a_file_gives_way_to_the_one_before_it() {
+    let mut random = StdRng::seed_from_u64(16);
+    let job = Job::with("SET state_cache = '{here}/cache';");
+    for _ in 0..3 {
+        job.send(&mut random, 300, 30);
+        job.pipeline.run_to_end(&[]);
+        fs::remove_dir_all(job.pipeline.folder.join("cache")).expect("lose the circuit's folder");
+    }
+    let states = fs::read_dir(job.pipeline.folder.join("state/states")).expect("states");
+    let mut states: Vec<_> = states.map(|state| state.expect("a state").path()).collect();
+    assert_eq!(states.len(), 2, "two checkpoints stay, and their states: {states:?}");
+    states.sort_by_key(|state| fs::metadata(state).and_then(|state| state.modified()).expect("a time"));
+    fs::write(&states[1], "").expect("damage the newest");
+    job.send(&mut random, 300, 30);
+    let ended = job.pipeline.run_to_end(&[]);
+    for part in ["is damaged", "state of checkpoint", "worked on in"] {
+        assert!(ended.log.contains(part), "no '{part}' in {}", ended.log);
+    }
+    job.judge_at_end();
+}
+
 /// Whether this tree has a part that a test is about; the test begins to count when the part comes.
 fn has(part: &str) -> bool {
     let there = repository().join(part).exists();

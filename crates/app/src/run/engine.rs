@@ -1,15 +1,19 @@
 //! The circuit as the loop sees it: records in, steps, each sink's changes as files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use arrow_array::{BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take_record_batch;
+use lakeward_circuit::checkpoint::{self, Pending};
 use lakeward_circuit::circuit::{self, EngineError, StartError};
 use lakeward_circuit::codec::Codec;
 use lakeward_circuit::delta::{Delta, Part};
+use lakeward_circuit::folder::Folder;
 use lakeward_circuit::plan::Plan;
 use lakeward_circuit::refused::Refused;
 use lakeward_delta::view::{Change, Counts, StageError, Staged, ViewOptions, ViewWriter};
@@ -19,7 +23,9 @@ use lakeward_protocol::position::{CommitId, Frontier, PartitionId, SinkId};
 use lakeward_protocol::records::Records;
 use tokio::runtime::Handle;
 
+use super::copies::{Copies, Fetched};
 use super::intake::{Intake, IntakeError};
+use super::store::StoreError;
 use crate::meters;
 
 /// What the engine works with.
@@ -28,8 +34,10 @@ pub struct EngineOptions {
     pub plan: Arc<Plan>,
     /// Threads and memory.
     pub circuit: circuit::Options,
-    /// The state's folder.
+    /// The folder that the circuit works in.
     pub folder: PathBuf,
+    /// Where its states are copied, if that folder may get lost.
+    pub copies: Option<Copies>,
     /// How each sink is written.
     pub views: Vec<ViewOptions>,
     /// Bytes of records that make a step due.
@@ -38,6 +46,22 @@ pub struct EngineOptions {
     pub most_messages: u64,
     /// Where uploads run.
     pub runtime: Handle,
+}
+
+impl EngineOptions {
+    /// From the state in the folder; what is not there whole is fetched from its copy.
+    fn restore(&self, id: CommitId, state: &[u8]) -> Result<circuit::Restored, RunError> {
+        let restore = || circuit::Circuit::restore(&self.plan, &self.circuit, &self.folder, state);
+        let restored = restore()?;
+        let (circuit::Restored::Missing { .. }, Some(copies)) = (&restored, &self.copies) else { return Ok(restored) };
+        let held = Folder::open(&self.folder).map_err(StartError::from)?;
+        let fetched = copies.fetch(id, &self.folder)?;
+        drop(held);
+        match fetched {
+            Fetched::Done => Ok(restore()?),
+            Fetched::Missing { what } => Ok(circuit::Restored::Missing { what }),
+        }
+    }
 }
 
 /// Why the engine stopped.
@@ -55,6 +79,9 @@ pub enum RunError {
     /// The state's folder, or what a checkpoint says, is not this pipeline's.
     #[error(transparent)]
     State(StartError),
+    /// The copies of the states.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A sink's rows.
     #[error("sink {sink}: {source}")]
     Stage { sink: usize, source: StageError },
@@ -78,6 +105,7 @@ impl Fault for RunError {
                 Verdict::Stop(Exit::Config)
             }
             Self::Engine(_) => Verdict::Stop(Exit::TryAgain),
+            Self::Store(error) => error.verdict(),
             Self::Stage { source, .. } => source.verdict(),
         }
     }
@@ -98,6 +126,8 @@ pub struct Engine {
     intakes: Vec<Intake>,
     circuit: Option<circuit::Circuit>,
     held: Vec<Held>,
+    /// Of the save that is under way.
+    saving: Option<Receiver<Result<Vec<u8>, RunError>>>,
     pushed_bytes: usize,
     pushed_messages: u64,
     /// The frontier of what was pushed, and what was counted on the way, since each sink's last commit.
@@ -124,6 +154,7 @@ impl Engine {
             intakes,
             circuit: None,
             held,
+            saving: None,
             pushed_bytes: 0,
             pushed_messages: 0,
             frontier: Frontier::new(),
@@ -176,14 +207,20 @@ impl Circuit for Engine {
     fn restore(&mut self, from: &Checkpoint) -> Result<Restored, RunError> {
         self.forget();
         self.frontier = from.frontier.clone();
+        if let Some(saving) = self.saving.take() {
+            // It holds the folder until it ends; its state is not asked for any more.
+            drop(saving.recv());
+        }
         if let Some(circuit) = self.circuit.take() {
             // What it held is of no use any more, and so is how it ends.
             drop(circuit.stop());
         }
-        let (plan, options, folder) = (&self.options.plan, &self.options.circuit, &self.options.folder);
         match &from.state {
-            None => self.circuit = Some(circuit::Circuit::start(plan, options, Some(folder))?),
-            Some(state) => match circuit::Circuit::restore(plan, options, folder, state)? {
+            None => {
+                let EngineOptions { plan, circuit, folder, .. } = &self.options;
+                self.circuit = Some(circuit::Circuit::start(plan, circuit, Some(folder))?);
+            }
+            Some(state) => match self.options.restore(from.id, state)? {
                 circuit::Restored::Done(circuit) => self.circuit = Some(*circuit),
                 circuit::Restored::Missing { what } => {
                     tracing::warn!("the state of checkpoint {} is not there: {what}", from.number);
@@ -271,12 +308,44 @@ impl Circuit for Engine {
         Ok(Some(staged))
     }
 
-    fn prepare(&mut self, _: CommitId) -> Result<Vec<u8>, RunError> {
-        let saved = self.circuit().prepare()?.finish()?;
+    fn prepare(&mut self, id: CommitId) -> Result<(), RunError> {
+        assert!(self.saving.is_none(), "P4: two saves at once");
+        let pending = self.circuit().prepare()?;
+        let (sender, saving) = mpsc::channel();
+        let (folder, copies) = (self.options.folder.clone(), self.options.copies.clone());
+        let save = move || {
+            let saved = save(pending, id, &folder, copies.as_ref());
+            // Nobody asks any more once the process ends.
+            let _ = sender.send(saved);
+        };
+        let thread = std::thread::Builder::new().name("save".to_owned()).spawn(save);
+        thread.map_err(|error| EngineError::new("start the thread that saves", error))?;
+        self.saving = Some(saving);
+        Ok(())
+    }
+
+    fn finish(&mut self, wait: Duration) -> Result<Option<Vec<u8>>, RunError> {
+        let saving = self.saving.as_ref().expect("P4: the loop waits for a save that it has begun");
+        let saved = match saving.recv_timeout(wait) {
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => unreachable!("a panic of a thread ends the process"),
+            Ok(saved) => saved,
+        };
+        self.saving = None;
+        let saved = saved?;
         // The manifests before the last two are about to go, and with them what only they name.
         self.circuit().remove_states(&[&saved])?;
-        Ok(saved)
+        Ok(Some(saved))
     }
+}
+
+/// Makes a state durable, here and where it is copied.
+fn save(pending: Pending, id: CommitId, folder: &Path, copies: Option<&Copies>) -> Result<Vec<u8>, RunError> {
+    let saved = pending.finish()?;
+    if let Some(copies) = copies {
+        copies.put(id, folder, &checkpoint::files(folder, &saved)?)?;
+    }
+    Ok(saved)
 }
 
 /// The rows of a change, each as often as `copies` makes of its weight.
@@ -292,3 +361,6 @@ fn copies(change: &Part, copies: fn(i64) -> i64) -> Vec<RecordBatch> {
     let places: UInt32Array = places.collect::<Vec<_>>().into();
     vec![take_record_batch(&change.batch, &places).expect("places within the batch")]
 }
+
+#[cfg(test)]
+mod tests;

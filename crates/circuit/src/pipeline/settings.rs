@@ -14,8 +14,16 @@ const MAX_STEP_MESSAGES: u64 = 100_000_000;
 const MIN_MEMORY_MB: u64 = 64;
 const MAX_MEMORY_MB: u64 = 64 * 1024 * 1024;
 
-const KNOWN: [&str; 7] =
-    ["app_id", "state", "checkpoint_interval_ms", "step_latency_ms", "step_max_messages", "workers", "memory_mb"];
+const KNOWN: [&str; 8] = [
+    "app_id",
+    "state",
+    "state_cache",
+    "checkpoint_interval_ms",
+    "step_latency_ms",
+    "step_max_messages",
+    "workers",
+    "memory_mb",
+];
 
 /// Reads what follows `SET`.
 pub(super) fn read(cursor: &mut Cursor, environment: Environment) -> Result<Given, Problem> {
@@ -38,6 +46,7 @@ pub(super) fn settings(mut options: Options) -> Result<Settings, Problem> {
     Ok(Settings {
         app_id: options.text("app_id")?.map(|given| given.value),
         state: options.text("state")?.map(|given| given.value),
+        state_cache: options.text("state_cache")?.map(|given| given.value),
         checkpoint_interval_ms: checkpoint_interval_ms.unwrap_or(usual.checkpoint_interval_ms),
         step_latency_ms: options.number("step_latency_ms", waits)?.unwrap_or(usual.step_latency_ms),
         step_max_messages: options

@@ -1,6 +1,7 @@
 //! What every [`Circuit`] promises, tried.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::ports::{Checkpoint, Circuit, Restored};
 use crate::position::{CheckpointNumber, CommitId, Frontier, Offset, PartitionId, SinkId};
@@ -46,12 +47,17 @@ pub fn circuit<H: CircuitHarness>(harness: &mut H) {
     goes_on_from_what_it_saved(harness);
     a_restore_forgets_everything_else(harness);
     a_saved_state_does_not_move(harness);
+    steps_go_on_while_a_state_is_saved(harness);
+    a_restore_forgets_a_save(harness);
     a_lost_state_shows(harness);
 }
 
 const PARTITIONS: u32 = 2;
 /// Records of each partition.
 const LENGTH: i64 = 6;
+
+/// How often a save is waited for.
+const SAVE_WAITS: usize = 60;
 
 /// Changes by sink.
 type Seen = Vec<BTreeMap<String, i64>>;
@@ -120,9 +126,15 @@ impl<C: Circuit> Trial<C> {
     }
 
     fn save(&mut self, id: u128) -> Checkpoint {
-        let state = self.circuit.prepare(CommitId(id)).expect("save the state");
-        let (number, frontier) = (CheckpointNumber(1), self.at.clone());
-        Checkpoint { number, id: CommitId(id), frontier, begun: Frontier::new(), state: Some(state) }
+        self.circuit.prepare(CommitId(id)).expect("begin to save the state");
+        let frontier = self.at.clone();
+        self.finish(id, frontier)
+    }
+
+    fn finish(&mut self, id: u128, frontier: Frontier) -> Checkpoint {
+        let mut ends = (0..SAVE_WAITS).filter_map(|_| self.circuit.finish(Duration::from_secs(1)).expect("save"));
+        let state = Some(ends.next().expect("a save ends"));
+        Checkpoint { number: CheckpointNumber(1), id: CommitId(id), frontier, begun: Frontier::new(), state }
     }
 }
 
@@ -305,6 +317,50 @@ pub fn a_saved_state_does_not_move<H: CircuitHarness>(harness: &mut H) {
     let _ = again.step(&wanted);
     again.seal();
     assert_eq!(sum(&before, &again.seen(harness)), expected);
+}
+
+/// P6: what is saved is what the circuit was when that was begun, and its steps are what they are without it.
+pub fn steps_go_on_while_a_state_is_saved<H: CircuitHarness>(harness: &mut H) {
+    let (expected, before) = (whole(harness), until(harness, 2));
+    let wanted = all(harness);
+    let mut first = begin(harness, &beginning());
+    (0..PARTITIONS).for_each(|p| first.push(harness, p, 2));
+    let _ = first.step(&wanted);
+    first.seal();
+    let begun_at = first.at.clone();
+    first.circuit.prepare(CommitId(71)).expect("begin to save the state");
+    for offset in 3..=LENGTH {
+        (0..PARTITIONS).for_each(|p| first.push(harness, p, offset));
+        let _ = first.step(&wanted);
+        first.seal();
+    }
+    assert_eq!(first.seen(harness), expected, "saving changes nothing");
+    let saved = first.finish(71, begun_at);
+    let mut second = begin(harness, &saved);
+    (0..PARTITIONS).for_each(|p| second.push(harness, p, LENGTH));
+    let _ = second.step(&wanted);
+    second.seal();
+    assert_eq!(sum(&before, &second.seen(harness)), expected, "P6: it covers what it covered at its beginning");
+}
+
+/// And another one may begin.
+pub fn a_restore_forgets_a_save<H: CircuitHarness>(harness: &mut H) {
+    let wanted = all(harness);
+    let mut trial = begin(harness, &beginning());
+    trial.push(harness, 0, 1);
+    let _ = trial.step(&wanted);
+    trial.seal();
+    trial.circuit.prepare(CommitId(81)).expect("begin to save the state");
+    assert_eq!(trial.circuit.restore(&beginning()).expect("restore"), Restored::Done);
+    trial.at = (0..PARTITIONS).map(|p| (PartitionId(p), Offset::ZERO)).collect();
+    let expected = until(harness, 2);
+    (0..PARTITIONS).for_each(|p| trial.push(harness, p, 2));
+    let _ = trial.step(&wanted);
+    trial.batches.iter_mut().for_each(Vec::clear);
+    trial.seal();
+    assert_eq!(trial.seen(harness), expected);
+    let saved = trial.save(82);
+    assert_eq!(harness.make().restore(&saved).expect("restore"), Restored::Done);
 }
 
 /// P4: and another one can be restored after it.

@@ -7,7 +7,8 @@
 //!
 //! Three frontiers, each a vector over all partitions: `taken` (pushed into the circuit), `stepped`
 //! (what its state covers), and `at` of each sink. Invariants (docs/protocol.md):
-//! - P4: a checkpoint is made only where every sink stands exactly at `stepped`.
+//! - P4: a checkpoint is begun only where every sink stands exactly at `stepped`. While its state is saved, steps
+//!   and commits go on, so its manifest says where it was begun.
 //! - P5: below a sink's `at` its changes are not kept; a step never crosses any sink's `at`.
 //! - P7: a sink's `at` never passes the first sink's.
 //! - P8: a commit expects *all* partitions where they were, also those that it does not move.
@@ -41,7 +42,7 @@ pub use words::{StepAction, StepEvent};
 
 use recover::Recovery;
 use round::Round;
-use save::Saving;
+use save::{Begun, Saving};
 
 use super::{Admit, Ending, Why};
 use crate::ports::{Bounds, Checkpoint, Gap, Stopping};
@@ -74,6 +75,8 @@ pub struct StepCore {
     due: bool,
     /// A checkpoint is to be made.
     save: bool,
+    /// The circuit saves its state meanwhile.
+    saving: Option<Begun>,
     /// The input delivers from `taken`.
     reading: bool,
     /// The input does not hold what comes next.
@@ -121,6 +124,8 @@ enum Work {
     Announce,
     /// A checkpoint.
     Save(Saving),
+    /// The end of a save that is under way is waited for.
+    Finish,
     Discard(Why),
 }
 
@@ -144,6 +149,7 @@ impl StepCore {
             work: Work::Recover(Recovery::Hear),
             due: false,
             save: false,
+            saving: None,
             reading: false,
             gone: None,
             gaps: Vec::new(),
@@ -179,6 +185,7 @@ impl StepCore {
             Work::Round(round) => self.next_of_round(round),
             Work::Announce => StepAction::Announce { frontier: self.stepped.clone() },
             Work::Save(saving) => self.next_of_saving(saving),
+            Work::Finish => StepAction::Finish,
             Work::Discard(why) => StepAction::Discard(why.clone()),
         }
     }
@@ -317,7 +324,7 @@ impl StepCore {
             StepEvent::Reached { partition, end } => self.reached(partition, end),
             StepEvent::Gone { partition, at, bounds } => self.heard_gone(partition, at, bounds),
             StepEvent::Due => self.due = self.is_holding(),
-            StepEvent::SaveDue => self.save = self.is_unsaved(),
+            StepEvent::SaveDue => self.save = self.is_unsaved() && !self.is_saving(),
             StepEvent::Stopping(stopping) => self.stopping = stopping,
             StepEvent::Listed(checkpoints) => self.listed(checkpoints),
             StepEvent::Loaded(head) => self.loaded(head),
@@ -339,7 +346,9 @@ impl StepCore {
             StepEvent::Tended(sink) => {
                 self.tending.remove(&sink);
             }
-            StepEvent::Prepared(state) => self.prepared(state),
+            StepEvent::Prepared => self.prepared(),
+            StepEvent::Finished(state) => self.finished(state),
+            StepEvent::Failed => self.failed(),
             StepEvent::Saved(outcome) => self.saved(outcome),
             StepEvent::Removed => self.removed(),
             StepEvent::Trimmed => self.trimmed(),
@@ -442,22 +451,6 @@ impl StepCore {
         self.boundary().is_some_and(|boundary| is_within(boundary, &self.taken))
     }
 
-    /// P4: sinks first, then the checkpoint.
-    fn level_and_save(&mut self, leaving: bool) {
-        self.begin_round(true);
-        if self.work != Work::Settle {
-            return;
-        }
-        if self.is_unsaved() && self.lost_at.as_ref() != Some(&self.stepped) {
-            self.work = Work::Save(Saving::Name);
-            return;
-        }
-        self.save = false;
-        if leaving {
-            self.leave();
-        }
-    }
-
     fn leave(&mut self) {
         match self.gone {
             Some((partition, bounds)) if !self.may_skip(partition, bounds) => {
@@ -470,7 +463,7 @@ impl StepCore {
     }
 
     fn restart(&mut self, why: Why) {
-        (self.taken, self.stepped) = (Frontier::new(), Frontier::new());
+        (self.taken, self.stepped, self.saving) = (Frontier::new(), Frontier::new(), None);
         self.work = Work::Discard(why);
     }
 }

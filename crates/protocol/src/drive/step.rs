@@ -5,6 +5,7 @@
 
 mod input;
 mod limits;
+mod save;
 
 #[cfg(test)]
 mod tests;
@@ -184,6 +185,7 @@ where
             }
             StepAction::Stop(reason) => return Err(Trouble::Stops(reason.into())),
             StepAction::Put(permit) => return self.put(permit),
+            StepAction::Finish => return self.finish(TICK),
             StepAction::Save(checkpoint) => return self.save(&checkpoint),
             StepAction::Find { sink, commit, from } => return self.find(sink, commit, from),
             StepAction::List | StepAction::Load { .. } | StepAction::Ask { .. } | StepAction::Gaps { .. } => {
@@ -267,10 +269,10 @@ where
             }
             StepAction::Prepare { id } => {
                 self.world.reach(Point::BeforePrepare);
-                let state = self.ports.circuit.prepare(id);
-                let state = state.map_err(trouble(Port::Circuit, "save the state"))?;
+                let begun = self.ports.circuit.prepare(id);
+                begun.map_err(trouble(Port::Circuit, "begin to save the state"))?;
                 self.world.reach(Point::AfterPrepare);
-                StepEvent::Prepared(state)
+                StepEvent::Prepared
             }
             StepAction::Remove(old) => {
                 self.world.reach(Point::BeforeRemove);
@@ -326,22 +328,6 @@ where
                 drive.committed(version);
             }
             drive.core.on(StepEvent::Put(outcome));
-        });
-        outcome.map(|()| Progress::Went)
-    }
-
-    fn save(&mut self, checkpoint: &Checkpoint) -> Result<Progress, Trouble> {
-        let put = self.ports.checkpoints.put(checkpoint);
-        self.world.reach(Point::AfterSave);
-        let number = TableVersion(checkpoint.number.0);
-        let outcome = self.told(put, Port::Checkpoints, "put a manifest", number, |drive, outcome| {
-            if outcome == Outcome::Done {
-                drive.watch.saved(checkpoint);
-                drive.puts.reset();
-                drive.races.reset();
-            }
-            drive.saved_ms = drive.world.now_ms();
-            drive.core.on(StepEvent::Saved(outcome));
         });
         outcome.map(|()| Progress::Went)
     }

@@ -2,6 +2,7 @@
 //! for each record that is not `key=number`, a third one a row `key:count` a key.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::{MemoryBatch, MemoryError, States, Topic, View};
 use crate::ports::{Checkpoint, Circuit, Gap, Restored};
@@ -72,6 +73,18 @@ pub struct MemoryCircuit {
     pushed: Vec<(PartitionId, i64, Vec<u8>)>,
     restored: bool,
     full_at: usize,
+    /// The save under way.
+    saving: Option<Saving>,
+    /// How often a save is asked for before it has ended, and what it ends with.
+    slowness: u32,
+    failures: u32,
+}
+
+/// A state on its way into the store.
+struct Saving {
+    id: CommitId,
+    sums: Sums,
+    left: u32,
 }
 
 impl MemoryCircuit {
@@ -80,7 +93,20 @@ impl MemoryCircuit {
     pub fn new(states: States, sinks: usize, plan: &str) -> Self {
         let (plan, sinks) = (plan.to_owned(), (0..sinks).map(|_| Sink::default()).collect());
         let (sums, pushed) = (Sums::default(), Vec::new());
-        Self { states, plan, sums, sinks, pushed, restored: false, full_at: usize::MAX }
+        let (restored, full_at, saving) = (false, usize::MAX, None);
+        Self { states, plan, sums, sinks, pushed, restored, full_at, saving, slowness: 0, failures: 0 }
+    }
+
+    /// A save is asked for so often in vain before it has ended.
+    #[must_use]
+    pub fn slow(self, times: u32) -> Self {
+        Self { slowness: times, ..self }
+    }
+
+    /// So many saves fail.
+    #[must_use]
+    pub fn failing(self, saves: u32) -> Self {
+        Self { failures: saves, ..self }
     }
 
     /// It is full with so many records pushed.
@@ -102,7 +128,7 @@ impl Circuit for MemoryCircuit {
 
     fn restore(&mut self, from: &Checkpoint) -> Result<Restored, MemoryError> {
         self.pushed.clear();
-        self.restored = false;
+        (self.restored, self.saving) = (false, None);
         self.sums = match &from.state {
             None => Sums::default(),
             Some(plan) if *plan != self.plan.as_bytes() => {
@@ -162,9 +188,25 @@ impl Circuit for MemoryCircuit {
         Ok((!changes.is_empty()).then_some(MemoryBatch { shape, rows: changes }))
     }
 
-    fn prepare(&mut self, id: CommitId) -> Result<Vec<u8>, MemoryError> {
+    fn prepare(&mut self, id: CommitId) -> Result<(), MemoryError> {
         assert!(self.pushed.is_empty(), "P6: a state is saved amid a step");
-        self.states.save(id, self.sums.clone());
-        Ok(self.plan.clone().into_bytes())
+        assert!(self.saving.is_none(), "P4: two saves at once");
+        self.saving = Some(Saving { id, sums: self.sums.clone(), left: self.slowness });
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Duration) -> Result<Option<Vec<u8>>, MemoryError> {
+        let saving = self.saving.as_mut().expect("P4: a save is waited for that was not begun");
+        if saving.left > 0 {
+            saving.left -= 1;
+            return Ok(None);
+        }
+        let Saving { id, sums, .. } = self.saving.take().expect("it is there");
+        if self.failures > 0 {
+            self.failures -= 1;
+            return Err(MemoryError::Outage("save the state"));
+        }
+        self.states.save(id, sums);
+        Ok(Some(self.plan.clone().into_bytes()))
     }
 }

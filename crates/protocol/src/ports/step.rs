@@ -1,6 +1,7 @@
 //! What running by step asks for besides: a circuit with state, and a store of its checkpoints.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::{Fault, Put};
 use crate::position::{CheckpointNumber, CommitId, Frontier, SinkId};
@@ -59,7 +60,7 @@ pub trait Circuit {
     fn open(&mut self, sink: SinkId, layout: &Self::Layout) -> Result<(), Self::Error>;
 
     /// Becomes the circuit of a checkpoint, or the empty one, and forgets everything else: what was
-    /// pushed, what was stepped, what it holds for sinks.
+    /// pushed, what was stepped, what it holds for sinks, a save that is under way.
     ///
     /// # Errors
     /// The state was saved by another plan, or with other workers: a person has to decide. Or it can't
@@ -90,12 +91,20 @@ pub trait Circuit {
     /// Nothing is sealed and everything is still held: retry.
     fn seal(&mut self, sink: SinkId) -> Result<Option<Self::Batch>, Self::Error>;
 
-    /// Saves the state durably under `id`, and says what the manifest has to keep for it. Called
-    /// between steps, with nothing pushed and nothing held. It does not count before a manifest names it.
+    /// Begins to save the state as it is now under `id`; later steps leave what is saved as it is. Called
+    /// between steps, with nothing pushed and nothing held, and no other save under way.
     ///
     /// # Errors
-    /// It is not saved; the circuit is what it was: retry, under the same name.
-    fn prepare(&mut self, id: CommitId) -> Result<Vec<u8>, Self::Error>;
+    /// Nothing is begun; the circuit is what it was: retry, under the same name.
+    fn prepare(&mut self, id: CommitId) -> Result<(), Self::Error>;
+
+    /// Waits up to so long for the save that is under way. Once the state is durable: what its manifest
+    /// has to keep. It does not count before a manifest names it.
+    ///
+    /// # Errors
+    /// It is not saved, and not under way any more; the circuit is what it was. Begin anew, under
+    /// another name.
+    fn finish(&mut self, wait: Duration) -> Result<Option<Vec<u8>>, Self::Error>;
 }
 
 /// Where manifests lie. Every implementation passes `contract::checkpoints`.

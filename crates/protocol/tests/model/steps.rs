@@ -250,7 +250,7 @@ fn every_interleaving_by_step_of_gaps_keeps_the_promises() {
 
 /// Each fault of the core, the scene that shows it, and the promise that it breaks.
 #[rustfmt::skip] // columns
-const BREAKS: [(StepBreak, &str, &str); 31] = [
+const BREAKS: [(StepBreak, &str, &str); 34] = [
     (StepBreak::SkipCompare,      RIVALS,  "P2"),
     (StepBreak::CompareMovedOnly, VECTOR,  "P5"),
     (StepBreak::KeepAfterFence,   RIVALS,  "P2"),
@@ -277,6 +277,9 @@ const BREAKS: [(StepBreak, &str, &str); 31] = [
     (StepBreak::SaveAhead,        CRASHES, "P4"),
     (StepBreak::SaveAmid,         CRASHES, "P6"),
     (StepBreak::ManifestFirst,    CRASHES, "P4"),
+    (StepBreak::SaveLate,         CRASHES, "P4"),
+    (StepBreak::SaveTwice,        CRASHES, "P4"),
+    (StepBreak::TrimBegun,        LOSSES,  "P3"),
     (StepBreak::KeepOne,          LOSSES,  "P3"),
     (StepBreak::RemoveNewest,     LOSSES,  "P3"),
     (StepBreak::TrimNewest,       LOSSES,  "P3"),

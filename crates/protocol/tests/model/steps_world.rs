@@ -16,9 +16,7 @@ use lakeward_protocol::core::step::{
 };
 use lakeward_protocol::core::{Admit, Beginning, Ending, OnGap, Outcome};
 use lakeward_protocol::ports::{Advance, Bounds, Breach, Checkpoint, Gap, Head, Permit, Restored, Stopping};
-use lakeward_protocol::position::{
-    CheckpointNumber, CommitId, Frontier, Offset, PartitionId, Shape, SinkId, TableVersion,
-};
+use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, TableVersion};
 
 const PROCESSES: usize = 2;
 const PARTITIONS: usize = 2;
@@ -28,6 +26,9 @@ const SINKS: usize = 2;
 pub type Record = [u32; SINKS];
 
 type Place = [Option<i64>; PARTITIONS];
+
+/// A saved state, and what it covers.
+type Saved = ([i64; PARTITIONS], Record);
 
 /// What is explored.
 #[derive(Clone, Default)]
@@ -95,6 +96,8 @@ pub enum Move {
     Hear(u8),
     Due(u8),
     SaveDue(u8),
+    /// The save that is under way ends, while the process reads.
+    Finish(u8, Fate),
     Restart(u8),
     /// A process starts beside another one.
     Rival(u8),
@@ -125,6 +128,7 @@ fn is_local(action: &StepAction) -> bool {
         StepAction::Prepare { .. } | StepAction::Discard(_) | StepAction::Release { .. } => true,
         StepAction::Pass { .. } => true,
         StepAction::Read | StepAction::List | StepAction::Load { .. } | StepAction::Ask { .. } => false,
+        StepAction::Finish => false,
         StepAction::Restore(_) | StepAction::Put(_) | StepAction::Find { .. } | StepAction::Save(_) => false,
         StepAction::Gaps { .. } => false,
         StepAction::Remove(_) | StepAction::Trim { .. } | StepAction::End(_) | StepAction::Stop(_) => false,
@@ -135,7 +139,7 @@ impl Move {
     fn process(self) -> Option<usize> {
         match self {
             Self::Act(i, _) | Self::Take(i, _) | Self::TellGone(i, _) | Self::Hear(i) => Some(i as usize),
-            Self::Due(i) | Self::SaveDue(i) | Self::Stop(i) => Some(i as usize),
+            Self::Due(i) | Self::SaveDue(i) | Self::Finish(i, _) | Self::Stop(i) => Some(i as usize),
             Self::Restart(i) | Self::Rival(i) | Self::Stale(i) => Some(i as usize),
             _ => None,
         }
@@ -143,7 +147,7 @@ impl Move {
 
     fn is_fault(self) -> bool {
         match self {
-            Self::Act(_, fate) => fate != Fate::Well,
+            Self::Act(_, fate) | Self::Finish(_, fate) => fate != Fate::Well,
             Self::Begin | Self::Take(..) | Self::TellGone(..) | Self::Hear(_) | Self::Due(_) => false,
             Self::SaveDue(_) | Self::Restart(_) | Self::LateLands | Self::LateVanishes => false,
             _ => true,
@@ -200,6 +204,8 @@ struct Process {
     /// Where the input delivers from.
     reading: [i64; PARTITIONS],
     circuit: Circuit,
+    /// The state that is being saved, and its name.
+    saving: Option<(CommitId, Saved)>,
     opened: [Shape; SINKS],
     layouts: [Shape; SINKS],
     batch: Option<Batch>,
@@ -243,7 +249,7 @@ struct Table {
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 struct Store {
     manifests: Vec<Checkpoint>,
-    states: BTreeMap<CommitId, ([i64; PARTITIONS], Record)>,
+    states: BTreeMap<CommitId, Saved>,
     /// Everything was lost once; manifests may come late.
     wiped: bool,
 }
@@ -397,6 +403,7 @@ impl World {
             stale,
             reading: [0; PARTITIONS],
             circuit: Circuit::default(),
+            saving: None,
             opened: [Shape(u64::MAX); SINKS],
             layouts: [Shape(0); SINKS],
             batch: None,
@@ -435,6 +442,10 @@ impl World {
         let faulty = self.total > 0;
         match process.core.next() {
             StepAction::Read => self.moves_of_reader(i, process, moves),
+            StepAction::Finish => {
+                moves.push(Move::Act(i, Fate::Well));
+                moves.extend((faulty && self.budget.fates > 0).then_some(Move::Act(i, Fate::Fails)));
+            }
             StepAction::Put(_) | StepAction::Save(_) => {
                 moves.push(Move::Act(i, Fate::Well));
                 if faulty && self.budget.fates > 0 {
@@ -470,6 +481,10 @@ impl World {
         if process.core.is_holding() {
             moves.push(Move::Due(i));
         }
+        if process.core.is_saving() {
+            moves.push(Move::Finish(i, Fate::Well));
+            moves.extend((self.total > 0 && self.budget.fates > 0).then_some(Move::Finish(i, Fate::Fails)));
+        }
         if self.saves > 0 && process.core.is_unsaved() && !process.core.is_replaying() {
             moves.push(Move::SaveDue(i));
         }
@@ -496,6 +511,13 @@ impl World {
                     self.budget.fates -= 1;
                 }
                 return self.act(i as usize, fate);
+            }
+            Move::Finish(i, fate) => {
+                if fate != Fate::Well {
+                    self.budget.fates -= 1;
+                }
+                let event = self.finish(i as usize, fate);
+                self.process(i as usize).core.on(event);
             }
             Move::Take(i, p) => self.take(i as usize, p as usize),
             Move::TellGone(i, p) => {
@@ -715,9 +737,12 @@ impl World {
                 ensure(circuit.pushed == [0; SINKS] && circuit.taken == circuit.stepped, || {
                     "P6: a state is saved amid a step".into()
                 })?;
-                self.store().states.insert(id, (circuit.stepped, circuit.sums));
-                StepEvent::Prepared(Vec::new())
+                let saving = &mut self.process(i).saving;
+                ensure(saving.is_none(), || "P4: a save begins while one is under way".into())?;
+                *saving = Some((id, (circuit.stepped, circuit.sums)));
+                StepEvent::Prepared
             }
+            StepAction::Finish => self.finish(i, fate),
             StepAction::Save(checkpoint) => StepEvent::Saved(self.save(&checkpoint, fate)?),
             StepAction::Remove(old) => {
                 self.remove(&old)?;
@@ -737,6 +762,16 @@ impl World {
         };
         self.process(i).core.on(event);
         Ok(())
+    }
+
+    /// The save under way ends, well or not.
+    fn finish(&mut self, i: usize, fate: Fate) -> StepEvent {
+        let (id, saved) = self.process(i).saving.take().expect("a save is under way");
+        if fate != Fate::Well {
+            return StepEvent::Failed;
+        }
+        self.store().states.insert(id, saved);
+        StepEvent::Finished(Vec::new())
     }
 
     fn end(&mut self, i: usize, ending: Ending) -> Checked {
@@ -759,6 +794,7 @@ impl World {
     fn restore(&mut self, i: usize, checkpoint: &Checkpoint) -> Result<Restored, String> {
         let saved = self.store.states.get(&checkpoint.id).copied();
         let process = self.process(i);
+        process.saving = None;
         let at = offsets(&checkpoint.frontier).map(|at| at.unwrap_or(0));
         let (stepped, sums) = match (&checkpoint.state, saved) {
             (None, _) => (at, [0; SINKS]),
@@ -923,14 +959,14 @@ impl World {
         let manifests = &mut self.store().manifests;
         manifests.push(checkpoint.clone());
         manifests.sort_by_key(|there| there.number);
-        self.overtake_by(checkpoint.number);
+        self.overtake_by(checkpoint.id);
         Ok(true)
     }
 
     /// A checkpoint that is not the one a process is putting may be beyond it.
-    fn overtake_by(&mut self, number: CheckpointNumber) {
+    fn overtake_by(&mut self, id: CommitId) {
         for process in self.processes.iter_mut().flatten() {
-            let own = matches!(process.core.next(), StepAction::Save(ours) if ours.number == number);
+            let own = matches!(process.core.next(), StepAction::Save(ours) if ours.id == id);
             if !own {
                 Rc::make_mut(process).overtaken = true;
             }

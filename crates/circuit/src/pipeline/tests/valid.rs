@@ -144,13 +144,14 @@ fn settings() {
     assert_eq!(of_file("").settings, Settings::default());
     let settings = of_file(
         "SET app_id = 'x'; set State TO 's3://bucket/state'; SET checkpoint_interval_ms = '500'; SET step_latency_ms = 10;
-         SET step_max_messages = 99; SET workers = ${W};"
+         SET step_max_messages = 99; SET workers = ${W}; SET state_cache = 'hot';"
             .replace("${W}", "'${WORKERS}'")
             .as_str(),
     )
     .settings;
     assert_eq!(settings.app_id.as_ref().map(|id| id.reveal()), Some("x"));
     assert_eq!(settings.state.as_ref().map(|state| state.reveal()), Some("s3://bucket/state"));
+    assert_eq!(settings.state_cache.as_ref().map(|cache| cache.reveal()), Some("hot"));
     assert_eq!((settings.checkpoint_interval_ms, settings.step_latency_ms), (500, 10));
     assert_eq!((settings.step_max_messages, settings.workers, settings.memory_mb), (99, 7, None));
 }

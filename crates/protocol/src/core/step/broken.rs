@@ -65,8 +65,14 @@ pub enum StepBreak {
     SaveAhead,
     /// Makes a checkpoint while the circuit has not stepped what was pushed.
     SaveAmid,
-    /// Puts the manifest before the state is saved.
+    /// Puts the manifest while the state is being saved.
     ManifestFirst,
+    /// Says of a saved state that it covers what the circuit covers by then.
+    SaveLate,
+    /// Begins to save while that is under way.
+    SaveTwice,
+    /// Lets the source delete what a checkpoint will cover once it is saved.
+    TrimBegun,
     /// Keeps no checkpoint but the newest.
     KeepOne,
     /// Removes the newest checkpoint as well.
@@ -81,7 +87,7 @@ pub enum StepBreak {
 
 impl StepBreak {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         Self::SkipCompare,
         Self::CompareMovedOnly,
         Self::KeepAfterFence,
@@ -108,6 +114,9 @@ impl StepBreak {
         Self::SaveAhead,
         Self::SaveAmid,
         Self::ManifestFirst,
+        Self::SaveLate,
+        Self::SaveTwice,
+        Self::TrimBegun,
         Self::KeepOne,
         Self::RemoveNewest,
         Self::TrimNewest,
@@ -184,6 +193,10 @@ impl StepCore {
                 self.work = Work::Save(Saving::Name);
                 None
             }
+            (StepBreak::SaveTwice, StepEvent::SaveDue) => {
+                self.saving = None;
+                Some(StepEvent::SaveDue)
+            }
             (StepBreak::SaveAmid, StepEvent::SaveDue) if self.work == Work::Settle && !self.is_replaying() => {
                 self.stepped = self.taken.clone();
                 self.work = Work::Save(Saving::Name);
@@ -208,7 +221,11 @@ impl StepCore {
                     round.left.push_back(sink);
                 }
             }
-            (Some(StepBreak::ManifestFirst), Work::Save(Saving::Prepare(_))) => self.prepared(Vec::new()),
+            (Some(StepBreak::ManifestFirst), Work::Settle) if self.saving.is_some() => self.finished(Vec::new()),
+            (Some(StepBreak::SaveLate), Work::Save(Saving::Put(late))) => late.frontier = self.stepped.clone(),
+            (Some(StepBreak::TrimBegun), Work::Settle) if self.saving.is_some() && self.trimmed != self.stepped => {
+                self.work = Work::Save(Saving::Trim(self.stepped.clone()));
+            }
             (Some(StepBreak::SkipLagging), Work::Recover(Recovery::Restore(_))) => {
                 let journal = self.sinks[0].at.clone();
                 self.sinks.iter_mut().for_each(|sink| sink.at = journal.clone());

@@ -1,4 +1,5 @@
-//! A checkpoint: saved, named by a manifest, seen again; then what is older may go.
+//! A checkpoint: its save begun, and finished while steps go on; named by a manifest, seen again; then what is older
+//! may go.
 
 use super::{StepAction, StepCore, StepReason, Work, beyond, is_within, recover::Recovery};
 use crate::core::Outcome;
@@ -8,7 +9,16 @@ use crate::position::{CheckpointNumber, CommitId, Frontier};
 /// Readable checkpoints that stay: should the newest be lost, the one before it is there.
 const KEEP: usize = 2;
 
-/// How far a checkpoint is. Every sink stands at `stepped` all the while.
+/// A save that is under way: under which name, and what its state covers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Begun {
+    id: CommitId,
+    frontier: Frontier,
+    /// Where the pipeline began, as far as that was known.
+    begun: Frontier,
+}
+
+/// How far a checkpoint is, where it holds up everything else.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Saving {
     Name,
@@ -24,6 +34,32 @@ pub(super) enum Saving {
 }
 
 impl StepCore {
+    /// The circuit's state is being saved meanwhile.
+    #[must_use]
+    pub fn is_saving(&self) -> bool {
+        self.saving.is_some()
+    }
+
+    /// P4: sinks first, then the checkpoint.
+    pub(super) fn level_and_save(&mut self, leaving: bool) {
+        self.begin_round(true);
+        if self.work != Work::Settle {
+            return;
+        }
+        if self.is_saving() {
+            self.work = Work::Finish;
+            return;
+        }
+        if self.is_unsaved() && self.lost_at.as_ref() != Some(&self.stepped) {
+            self.work = Work::Save(Saving::Name);
+            return;
+        }
+        self.save = false;
+        if leaving {
+            self.leave();
+        }
+    }
+
     pub(super) fn next_of_saving(&self, saving: &Saving) -> StepAction {
         match saving {
             Saving::Name => StepAction::Name,
@@ -43,18 +79,32 @@ impl StepCore {
         }
     }
 
-    pub(super) fn prepared(&mut self, state: Vec<u8>) {
+    pub(super) fn prepared(&mut self) {
         let Work::Save(Saving::Prepare(id)) = self.work else {
-            panic!("P4: a state was saved that was not asked for");
+            panic!("P4: a save was begun that was not asked for");
         };
         self.bend_assert(self.sinks.iter().all(|sink| sink.at == self.stepped), "P4: a sink is not at the checkpoint");
-        self.work = Work::Save(Saving::Put(Checkpoint {
-            number: self.number,
-            id,
-            frontier: self.stepped.clone(),
-            begun: self.complete(&self.begun),
-            state: Some(state),
-        }));
+        self.saving = Some(Begun { id, frontier: self.stepped.clone(), begun: self.complete(&self.begun) });
+        (self.save, self.work) = (false, Work::Settle);
+    }
+
+    pub(super) fn finished(&mut self, state: Vec<u8>) {
+        let Begun { id, frontier, begun } = self.end_saving();
+        let behind = self.sinks.iter().all(|sink| is_within(&frontier, &sink.at));
+        self.bend_assert(behind, "P4: a sink is behind the checkpoint");
+        let (number, state) = (self.number, Some(state));
+        self.work = Work::Save(Saving::Put(Checkpoint { number, id, frontier, begun, state }));
+    }
+
+    /// Whoever leaves begins another one; else it is made when the next one is due.
+    pub(super) fn failed(&mut self) {
+        self.end_saving();
+        self.work = Work::Settle;
+    }
+
+    fn end_saving(&mut self) -> Begun {
+        assert!(matches!(self.work, Work::Settle | Work::Finish), "P4: a save ended amid {:?}", self.work);
+        self.saving.take().expect("P4: a save ended that was not begun")
     }
 
     pub(super) fn saved(&mut self, outcome: Outcome) {

@@ -95,11 +95,13 @@ pub enum StepAction {
         /// Which one.
         sink: SinkId,
     },
-    /// Save the circuit's state under a name.
+    /// Begin to save the circuit's state under a name.
     Prepare {
         /// The name.
         id: CommitId,
     },
+    /// Wait for the save that is under way.
+    Finish,
     /// Put a manifest.
     Save(Checkpoint),
     /// Remove checkpoints that are not needed.
@@ -208,8 +210,12 @@ pub enum StepEvent {
     Announced,
     /// The house is kept.
     Tended(SinkId),
+    /// The save is under way. Its end may be told whenever the core reads.
+    Prepared,
     /// The state is saved; what its manifest has to keep.
-    Prepared(Vec<u8>),
+    Finished(Vec<u8>),
+    /// It is not saved, and the save is over.
+    Failed,
     /// How the put of the manifest ended.
     Saved(Outcome),
     /// They are removed.

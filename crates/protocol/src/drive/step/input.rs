@@ -30,6 +30,9 @@ where
             self.core.on(StepEvent::SaveDue);
             return Ok(Progress::Went);
         }
+        if self.core.is_saving() && self.finish(Duration::ZERO)? == Progress::Went {
+            return Ok(Progress::Went);
+        }
         let wait = self.until_due();
         let said = self.ports.input.poll(self.limits.batch_messages, wait);
         let event = match said.map_err(trouble(Port::Input, "read"))? {
@@ -87,11 +90,6 @@ where
         }
         let late = !self.core.is_replaying() && self.until_latency() == Some(Duration::ZERO);
         late || self.value_bytes >= self.limits.step_bytes || self.ports.circuit.is_full()
-    }
-
-    fn is_save_due(&mut self) -> bool {
-        let since_ms = self.world.now_ms().saturating_sub(self.saved_ms);
-        since_ms >= self.limits.checkpoint_ms && !self.core.is_replaying() && self.core.is_unsaved()
     }
 
     fn until_latency(&mut self) -> Option<Duration> {

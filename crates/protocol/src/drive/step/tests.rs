@@ -232,6 +232,64 @@ fn a_wish_to_stop_leaves_all_sinks_level_and_a_checkpoint() {
     assert_eq!(scene.log.count("restored 1"), 1);
 }
 
+/// P4: the checkpoint is of where its save began, whatever is committed meanwhile.
+#[test]
+fn steps_go_on_while_a_state_is_saved() {
+    let mut scene = Scene::new();
+    let world = scene.world();
+    let mut process = scene.process_in(plan(), world.clone());
+    process.ports.circuit = MemoryCircuit::new(scene.states.clone(), SINKS, "a plan").slow(200);
+    scene.append(0, 0, &["a=1", "oops"]);
+    settle(&mut process);
+    let begun_at = scene.tables[0].frontier();
+    scene.clock.advance(std::time::Duration::from_secs(10));
+    while !process.core().is_saving() {
+        let _ = process.step().expect("nothing stops it");
+    }
+    for _ in 0..3 {
+        scene.append(0, 0, &["a=1"]);
+        settle(&mut process);
+    }
+    assert!(process.core().is_saving(), "it is under way still");
+    assert_eq!((scene.versions()[0], scene.states.manifests().len()), (4, 1), "three commits, no checkpoint");
+    while process.core().is_saving() {
+        let _ = process.step().expect("nothing stops it");
+    }
+    settle(&mut process);
+    assert_eq!(scene.states.manifests().last().expect("a checkpoint").frontier, begun_at);
+    scene.append(1, 0, &["b=1"]);
+    scene.clock.advance(std::time::Duration::from_secs(10));
+    while !process.core().is_saving() {
+        let _ = process.step().expect("nothing stops it");
+    }
+    scene.append(1, 0, &["b=2"]);
+    settle(&mut process);
+    world.stop(Stopping::Gracefully);
+    assert_eq!(run(&mut process).expect("it ends well"), Ending::Stopped);
+    let ends = scene.tables[0].frontier();
+    assert_eq!(scene.states.manifests().last().expect("a checkpoint").frontier, ends, "who leaves waits for two saves");
+    scene.check();
+}
+
+#[test]
+fn a_save_that_fails_is_begun_anew_and_holds_nothing_up() {
+    let mut scene = Scene::new();
+    let mut process = scene.process(plan());
+    process.ports.circuit = MemoryCircuit::new(scene.states.clone(), SINKS, "a plan").failing(2);
+    for n in 1..=3 {
+        scene.append(0, 0, &["a=1"]);
+        settle(&mut process);
+        scene.clock.advance(std::time::Duration::from_secs(11));
+        settle(&mut process);
+        assert_eq!(scene.versions()[0], n, "commits go on");
+    }
+    assert_eq!(scene.log.count("retrying circuit save the state"), 2);
+    assert_eq!(scene.states.manifests().len(), 2, "the beginning, and one");
+    let ends = scene.tables[0].frontier();
+    assert_eq!(scene.states.manifests().last().expect("a checkpoint").frontier, ends);
+    scene.check();
+}
+
 #[test]
 fn ends_where_it_was_asked_to() {
     let mut scene = Scene::new();
