@@ -13,12 +13,14 @@ SHOWN = 5
 
 
 def load(connection, source):
-    """`raw_NAME` has every record; `NAME` the relation below the frontier that `at_NAME` holds."""
+    """`raw_NAME` has every record; `NAME` the relation below the frontier that `at_NAME` holds, and `bad_NAME` the bad
+    records (partition, offset, value) there."""
     name, key, columns, records = source["name"], source["key"], source["columns"], source["records"]
     data = {
         "p_": pyarrow.array([record[0] for record in records], pyarrow.int64()),
         "o_": pyarrow.array([record[1] for record in records], pyarrow.int64()),
         "op_": pyarrow.array([record[2].get("op") for record in records], pyarrow.string()),
+        "bad_": pyarrow.array([record[2].get("bad") for record in records], pyarrow.string()),
     }
     for column, kind in columns:
         data[column] = pyarrow.array([record[2].get(column) for record in records], TYPES[kind])
@@ -29,6 +31,9 @@ def load(connection, source):
     connection.execute(f"CREATE TABLE at_{name} (p_ BIGINT, next_ BIGINT)")
     names = ", ".join(column for column, _ in columns)
     below = f"SELECT * FROM raw_{name} JOIN at_{name} USING (p_) WHERE o_ < next_"
+    connection.execute(
+        f"CREATE VIEW bad_{name} AS SELECT p_ AS p, o_ AS o, bad_ AS value FROM ({below}) WHERE bad_ IS NOT NULL")
+    below += " AND bad_ IS NULL"
     if key is None:
         connection.execute(f"CREATE VIEW {name} AS SELECT {names} FROM ({below})")
     else:
@@ -72,7 +77,7 @@ def judge_sink(connection, sources, sink):
     for version, has_files, frontier in sink["versions"]:
         if has_files:
             table.load_as_version(version)
-            rows = QueryBuilder().register("t", table).execute("select * from t").read_all()
+            rows = QueryBuilder().register("t", table).execute(f"select {sink['columns']} from t").read_all()
             found = bag(pyarrow.table(rows).to_pylist(), is_changelog)
         if frontier != stands:
             move(connection, sources, frontier)

@@ -9,6 +9,7 @@ mod faults;
 mod job;
 mod judge;
 mod kills;
+mod letters;
 mod owners;
 mod partition;
 mod records;

@@ -11,7 +11,7 @@ use lakeward_protocol::ports::Exit;
 
 use crate::cli::pipeline::CheckArgs;
 use crate::failure::Failure;
-use crate::pipeline::{self, Loaded, Way};
+use crate::pipeline::{self, Way};
 use crate::report::{counted, grouped};
 use crate::session::Session;
 
@@ -36,15 +36,15 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         let found = if session.is_some() { at_source(source) } else { Ok(String::new()) };
         println!("source {}: {}{}", source.name.text, source_line(source), told(found, &mut faults));
     }
-    for (sink, plan) in pipeline.sinks.iter().zip(&compiled.sinks) {
+    for (at, (sink, plan)) in pipeline.sinks.iter().zip(&compiled.sinks).enumerate() {
         let found = match (&session, &sink.target) {
-            (Some(session), Target::Delta(delta)) => at_sink(delta, plan, &loaded, session),
+            (Some(session), Target::Delta(delta)) => at_sink(delta, plan, session),
             _ => Ok(String::new()),
         };
         println!(
             "sink   {}: {}{}",
             plan.name,
-            sink_line(&sink.from.text, &sink.target, plan, compiled),
+            sink_line(&sink.from.text, &sink.target, plan, at >= pipeline.sinks_of_views().len()),
             told(found, &mut faults)
         );
     }
@@ -88,16 +88,17 @@ fn key_names(source: &SourceSql) -> String {
     source.key.iter().map(|at| source.columns[*at].name.text.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn sink_line(from: &str, target: &Target, plan: &SinkPlan, compiled: &Compiled) -> String {
+fn sink_line(from: &str, target: &Target, plan: &SinkPlan, is_dead_letters: bool) -> String {
     let place = match target {
         Target::Delta(delta) => format!("Delta table {}", delta.location),
         Target::Kafka(KafkaSink { topic, brokers, .. }) => format!("topic {topic} at {brokers}"),
     };
-    let schema = compiled.plan.views.iter().find(|view| view.name == from).map(|view| view.schema.clone());
     let names = |places: &[usize]| {
-        let fields = schema.iter().flat_map(|schema| places.iter().map(|at| schema.field(*at).name().clone()));
-        fields.collect::<Vec<_>>().join(", ")
+        places.iter().map(|at| plan.schema.field(*at).name().as_str()).collect::<Vec<_>>().join(", ")
     };
+    if is_dead_letters {
+        return format!("bad records and rows that fail into {place}, as long as they do");
+    }
     let how = match plan.mode {
         Mode::Append => "appends: rows only come".to_owned(),
         Mode::Upsert if plan.key.is_empty() => "is the view, row by row (no key)".to_owned(),
@@ -146,7 +147,7 @@ pub fn config(kafka: &KafkaSource) -> SourceConfig {
 }
 
 /// Looks at the table, if there is one.
-fn at_sink(sink: &DeltaSink, plan: &SinkPlan, loaded: &Loaded, session: &Session) -> Result<String, String> {
+fn at_sink(sink: &DeltaSink, plan: &SinkPlan, session: &Session) -> Result<String, String> {
     let options = TableOptions {
         app_id: "lakeward-check".to_owned(),
         topic: None,
@@ -159,7 +160,7 @@ fn at_sink(sink: &DeltaSink, plan: &SinkPlan, loaded: &Loaded, session: &Session
         Err(DeltaError::Missing { .. }) => return Ok("\n       a new table".to_owned()),
         Err(error) => return Err(error.to_string()),
     };
-    let wanted = wanted(plan, loaded).map_err(|error| error.to_string())?;
+    let wanted = wanted(plan).map_err(|error| error.to_string())?;
     match table.difference(&wanted) {
         None => Ok("\n       the table is there, and fits".to_owned()),
         Some(difference) => Err(format!(
@@ -172,11 +173,9 @@ fn at_sink(sink: &DeltaSink, plan: &SinkPlan, loaded: &Loaded, session: &Session
 ///
 /// # Errors
 /// When a table can't have such columns.
-pub fn wanted(plan: &SinkPlan, loaded: &Loaded) -> Result<lakeward_delta::NewTable, DeltaError> {
-    let at = loaded.compiled.sinks.iter().position(|sink| sink == plan).expect("a sink of this pipeline");
-    let schema = &loaded.compiled.plan.views[at].schema;
-    let partition_by = plan.partition_by.iter().map(|at| schema.field(*at).name().clone()).collect();
-    view::new_table(mode(plan.mode), &TableSchema::from_arrow(schema)?, partition_by)
+pub fn wanted(plan: &SinkPlan) -> Result<lakeward_delta::NewTable, DeltaError> {
+    let partition_by = plan.partition_by.iter().map(|at| plan.schema.field(*at).name().clone()).collect();
+    view::new_table(mode(plan.mode), &TableSchema::from_arrow(&plan.schema)?, partition_by)
 }
 
 /// The table's word for a sink's mode.

@@ -13,7 +13,10 @@ pub fn describe() {
     describe_counter!("lakeward_records_total", "Records taken in, uncommitted ones included");
     describe_counter!("lakeward_rows_total", "Rows made of them");
     describe_counter!("lakeward_bad_records_total", "Records left out because they can't be rows, by kind");
-    describe_counter!("lakeward_tombstones_total", "Records without a value, passed over");
+    describe_counter!(
+        "lakeward_tombstones_total",
+        "Records without a value: passed over, or deletes of the row of their key"
+    );
     describe_counter!("lakeward_unknown_fields_total", "Message fields dropped because the table has no such column");
     describe_counter!("lakeward_commits_total", "Versions put into the table");
     describe_counter!("lakeward_committed_offsets_total", "Offsets that those versions cover");

@@ -6,6 +6,7 @@ mod intake;
 mod manifest;
 mod partition;
 mod store;
+mod tombstones;
 mod watch;
 
 use std::path::PathBuf;
@@ -45,6 +46,10 @@ use intake::Intake;
 use store::Checkpoints;
 use watch::Steps;
 
+/// Records that make a step due, in bytes, whatever the memory: all of them in one Arrow column, as dead letters, stay
+/// below the 2 GiB that it holds.
+const MOST_STEP_BYTES: usize = 1 << 30;
+
 /// Runs until the topics' end, a signal, or somebody has to look.
 ///
 /// # Errors
@@ -79,8 +84,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         },
         None => None,
     };
-    let views: Vec<ViewOptions> =
-        loaded.compiled.sinks.iter().zip(&loaded.compiled.plan.views).map(view_options).collect();
+    let views: Vec<ViewOptions> = loaded.compiled.sinks.iter().map(view_options).collect();
     let Some(topics) = topics(&loaded, &inputs, &session)? else { return Ok(()) };
     let Some(sinks) = sinks(&loaded, &views, &app_id, &topics, &session)? else { return Ok(()) };
     let names: Vec<String> = sinks.iter().map(|sink| sink.table().name().to_owned()).collect();
@@ -165,6 +169,7 @@ fn inputs(loaded: &Loaded, session: &Session, budget: &Budget) -> Result<Option<
     for source in &loaded.pipeline.sources {
         let Origin::Kafka(kafka) = &source.from;
         let mut config = check::config(kafka);
+        config.keys = !source.key.is_empty() || loaded.pipeline.settings.has_dead_letters;
         config.memory_bytes = usize::try_from((budget.fetch_bytes + budget.arena_bytes) / share).unwrap_or(usize::MAX);
         let asking =
             Source::assign(config.clone(), std::collections::BTreeSet::new()).map_err(|error| Failure::port(&error))?;
@@ -195,10 +200,10 @@ fn ends(inputs: &[Source], session: &Session) -> Result<Option<Frontier>, Failur
     Ok(Some(all))
 }
 
-fn view_options((sink, view): (&SinkPlan, &lakeward_circuit::plan::View)) -> ViewOptions {
+fn view_options(sink: &SinkPlan) -> ViewOptions {
     ViewOptions {
         mode: check::mode(sink.mode),
-        key: sink.key.iter().map(|at| view.schema.field(*at).name().clone()).collect(),
+        key: sink.key.iter().map(|at| sink.schema.field(*at).name().clone()).collect(),
         writer: WriterOptions { compression: Compression::default(), ..WriterOptions::default() },
         compaction: Some(Compaction::default()),
     }
@@ -231,7 +236,7 @@ fn sink_table(loaded: &Loaded, at: usize, app_id: &str, session: &Session) -> Re
         ));
     };
     let location = delta.location.reveal();
-    let wanted = check::wanted(&loaded.compiled.sinks[at], loaded).map_err(|error| Failure::port(&error))?;
+    let wanted = check::wanted(&loaded.compiled.sinks[at]).map_err(|error| Failure::port(&error))?;
     match session.wait_for(|| create(location, &wanted, session.runtime.handle()))? {
         Some(Created::New) => tracing::info!("made table {location}"),
         Some(Created::Existed) => {}
@@ -275,8 +280,10 @@ fn engine(
         },
         folder: state.folder.join("engine"),
         copies: state.copies.clone(),
+        schemas: loaded.compiled.sinks.iter().map(|sink| sink.schema.clone()).collect(),
+        has_dead_letters: loaded.pipeline.settings.has_dead_letters,
         views,
-        most_bytes: usize::try_from(budget.stage_bytes).unwrap_or(usize::MAX),
+        most_bytes: usize::try_from(budget.stage_bytes).unwrap_or(usize::MAX).min(MOST_STEP_BYTES),
         most_messages: loaded.pipeline.settings.step_max_messages,
         runtime: session.runtime.handle().clone(),
     };

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, SchemaRef, TimeUnit};
 
+use crate::dead_letters;
 use crate::logical::Queries;
 use crate::pipeline::{Changes as Op, Mode, Name, Pipeline, Place, Sink, SqlError, Target, nearest};
 use crate::plan::{Changes, Plan, Planner, Relation};
@@ -12,9 +13,9 @@ use crate::refused::Refused;
 /// A pipeline that can run.
 #[derive(Debug)]
 pub struct Compiled {
-    /// Its operators; a view for each sink, in the order of the sinks.
+    /// Its operators; a view for each sink, in the order of the sinks, but none for dead letters.
     pub plan: Arc<Plan>,
-    /// What each sink is to do, in the order of the file.
+    /// What each sink is to do, in the order of the file; dead letters are the last.
     pub sinks: Vec<SinkPlan>,
 }
 
@@ -23,6 +24,8 @@ pub struct Compiled {
 pub struct SinkPlan {
     /// Its name.
     pub name: String,
+    /// Its columns: those of its view.
+    pub schema: SchemaRef,
     /// How changes are written: as the file says, else append where the view only grows, else upsert (a topic without
     /// key: changelog).
     pub mode: Mode,
@@ -60,17 +63,20 @@ pub fn compile(pipeline: &Pipeline) -> Result<Compiled, SqlError> {
         planner.view(&view.name.text, &plan).map_err(refused)?;
         queries.table(&view.name.text, Arc::new(plan.schema().as_arrow().clone())).map_err(refused)?;
     }
-    let outputs: Vec<&str> = pipeline.sinks.iter().map(|sink| sink.from.text.as_str()).collect();
-    let plan = planner.finish_for(&outputs, kept_as).map_err(|(at, refused)| {
-        pipeline.error(pipeline.sinks[at].from.place, format!("view {}: {refused}", outputs[at]))
-    })?;
+    let of_views = pipeline.sinks_of_views();
+    let outputs: Vec<&str> = of_views.iter().map(|sink| sink.from.text.as_str()).collect();
+    let plan = planner
+        .finish_for(&outputs, kept_as)
+        .map_err(|(at, refused)| pipeline.error(of_views[at].from.place, format!("view {}: {refused}", outputs[at])))?;
     let growing = plan.growing();
-    let sinks = pipeline.sinks.iter().zip(&plan.views).map(|(sink, view)| {
-        let schema = &view.schema;
-        let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        sink_plan(pipeline, sink, &columns, growing[view.node.0])
-    });
-    let sinks = sinks.collect::<Result<Vec<_>, _>>()?;
+    let sinks = of_views
+        .iter()
+        .zip(&plan.views)
+        .map(|(sink, view)| sink_plan(pipeline, sink, &view.schema, growing[view.node.0]));
+    let mut sinks = sinks.collect::<Result<Vec<_>, _>>()?;
+    for sink in &pipeline.sinks[of_views.len()..] {
+        sinks.push(sink_plan(pipeline, sink, &dead_letters::schema(), false)?);
+    }
     Ok(Compiled { plan: Arc::new(plan), sinks })
 }
 
@@ -102,13 +108,14 @@ fn kept_as(kind: &DataType) -> Result<DataType, String> {
     }
 }
 
-fn sink_plan(pipeline: &Pipeline, sink: &Sink, columns: &[&str], grows: bool) -> Result<SinkPlan, SqlError> {
+fn sink_plan(pipeline: &Pipeline, sink: &Sink, schema: &SchemaRef, grows: bool) -> Result<SinkPlan, SqlError> {
+    let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let (asked, key, partition_by, place, keyless) = match &sink.target {
         Target::Delta(delta) => (delta.mode, &delta.key, delta.partition_by.as_slice(), delta.place, Mode::Upsert),
         Target::Kafka(kafka) => (kafka.mode, &kafka.key, [].as_slice(), kafka.place, Mode::Changelog),
     };
     let places =
-        |names: &[Name]| names.iter().map(|name| column(pipeline, sink, name, columns)).collect::<Result<Vec<_>, _>>();
+        |names: &[Name]| names.iter().map(|name| column(pipeline, sink, name, &columns)).collect::<Result<Vec<_>, _>>();
     let (key, partition_by) = (places(key)?, places(partition_by)?);
     let changing = if key.is_empty() { keyless } else { Mode::Upsert };
     let mode = asked.unwrap_or(if grows && key.is_empty() { Mode::Append } else { changing });
@@ -119,8 +126,8 @@ fn sink_plan(pipeline: &Pipeline, sink: &Sink, columns: &[&str], grows: bool) ->
             sink.name.text
         )));
     }
-    unique(pipeline, sink, columns, place)?;
-    Ok(SinkPlan { name: sink.name.text.clone(), mode, key, partition_by })
+    unique(pipeline, sink, &columns, place)?;
+    Ok(SinkPlan { name: sink.name.text.clone(), schema: schema.clone(), mode, key, partition_by })
 }
 
 /// A table has no two columns of one name, whatever their case.

@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod circuit;
 pub mod codec;
 pub mod compile;
+pub mod dead_letters;
 pub mod delta;
 pub mod evaluate;
 pub mod exact;

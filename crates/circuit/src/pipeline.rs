@@ -68,7 +68,8 @@ pub struct Pipeline {
     pub sources: Vec<Source>,
     /// In the order of the file: a view reads sources and views before it.
     pub views: Vec<View>,
-    /// At least one, in the order of the file, which is the order of commits in a step (P7).
+    /// At least one, in the order of the file, which is the order of commits in a step (P7). The table of dead letters
+    /// is the last.
     pub sinks: Vec<Sink>,
     /// The file.
     text: String,
@@ -83,6 +84,8 @@ pub struct Settings {
     pub state: Option<Text>,
     /// Folder that the circuit works in, where the checkpoints are copied elsewhere.
     pub state_cache: Option<Text>,
+    /// Whether the last of the sinks is the table of dead letters.
+    pub has_dead_letters: bool,
     /// Between two checkpoints, in milliseconds.
     pub checkpoint_interval_ms: u64,
     /// Longest wait of a message before its step begins, in milliseconds.
@@ -101,6 +104,7 @@ impl Default for Settings {
             app_id: None,
             state: None,
             state_cache: None,
+            has_dead_letters: false,
             checkpoint_interval_ms: 60_000,
             step_latency_ms: 1_000,
             step_max_messages: 1_000_000,
@@ -362,6 +366,12 @@ impl Pipeline {
         self.views.iter().find(|view| view.name.text == name)
     }
 
+    /// The sinks of views and sources: all but the table of dead letters.
+    #[must_use]
+    pub fn sinks_of_views(&self) -> &[Sink] {
+        &self.sinks[..self.sinks.len() - usize::from(self.settings.has_dead_letters)]
+    }
+
     /// A fault that was found later, shown like those of [`Pipeline::parse`].
     #[must_use]
     pub fn error(&self, place: Place, message: impl Into<String>) -> SqlError {
@@ -387,9 +397,11 @@ fn read(text: &str, environment: Environment) -> Result<Pipeline, Problem> {
         end = cursor.start();
         statement(&mut cursor, &mut pipeline, &mut options, environment)?;
     }
-    pipeline.settings = settings::settings(options)?;
+    let (settings, dead_letters) = settings::settings(options)?;
+    pipeline.settings = settings;
+    pipeline.sinks.extend(dead_letters);
     names::check(&pipeline)?;
-    let lacks = match (pipeline.sources.is_empty(), pipeline.sinks.is_empty()) {
+    let lacks = match (pipeline.sources.is_empty(), pipeline.sinks_of_views().is_empty()) {
         (true, _) => "a pipeline reads something: CREATE SOURCE name (columns) WITH (kafka = .., topic = ..)",
         (_, true) => "a pipeline writes something: CREATE SINK name FROM view WITH (delta = './folder')",
         _ => return Ok(pipeline),

@@ -27,6 +27,8 @@ pub struct SourceConfig {
     pub arena_records: usize,
     /// About the most bytes of one; a larger record has one of its own.
     pub arena_bytes: usize,
+    /// Whether the records' keys come along; else they are left with librdkafka.
+    pub keys: bool,
 }
 
 impl SourceConfig {
@@ -41,6 +43,7 @@ impl SourceConfig {
             memory_bytes: DEFAULT_MEMORY_BYTES,
             arena_records: 16_000,
             arena_bytes: 4 << 20,
+            keys: false,
         }
     }
 

@@ -147,6 +147,14 @@ impl<'a> Message<'a> {
             .then(|| unsafe { std::slice::from_raw_parts(self.raw.payload.cast::<u8>(), self.raw.len) })
     }
 
+    /// The key, if the record has one. Not of an error.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<&'a [u8]> {
+        // SAFETY: a key that is not null has `key_len` bytes, which live as long as the message.
+        (!self.raw.key.is_null())
+            .then(|| unsafe { std::slice::from_raw_parts(self.raw.key.cast::<u8>(), self.raw.key_len) })
+    }
+
     /// Milliseconds since 1970 and whose clock it was.
     #[inline]
     pub(crate) fn timestamp(&self) -> (i64, TimestampType) {

@@ -381,10 +381,11 @@ impl Reader {
             (part.settled, taken) = (true, true);
             let open = part.open.get_or_insert_with(|| self.handoff.arena(part.id, part.next));
             let (timestamp_ms, kind) = message.timestamp();
-            let value = message.value();
-            open.push(message.offset(), timestamp_ms, kind, value);
+            let before = open.value_bytes();
+            let key = if self.config.keys { message.key() } else { None };
+            open.push_keyed(message.offset(), timestamp_ms, kind, key, message.value());
             part.next = open.to();
-            self.open_bytes += value.map_or(0, <[u8]>::len);
+            self.open_bytes += open.value_bytes() - before;
             if open.len() >= records_max || open.value_bytes() >= self.config.arena_bytes {
                 self.seal(index);
             }

@@ -23,15 +23,18 @@ pub struct Entry {
     pub timestamp_ms: i64,
     /// Who stamped it.
     pub timestamp_type: TimestampType,
-    /// First byte of the value in the arena.
+    /// First byte of the value in the arena; the key lies in front of it.
     start: u32,
     /// Length of the value; `u32::MAX` is a null value (a tombstone).
     length: u32,
+    /// Length of the key; `u32::MAX` is none, or one that is not kept.
+    key_length: u32,
 }
 
 const NULL: u32 = u32::MAX;
 
-/// Consecutive records of one partition, their values in one arena that is recycled.
+/// Consecutive records of one partition, their values in one arena that is recycled; their keys as well, where the
+/// input was asked for them.
 ///
 /// Covers `[from, to)`: `from` is where the last `Records` of the partition ended, and offsets
 /// inside it without an entry are holes that the log itself made (compaction, control records).
@@ -72,23 +75,42 @@ impl Records {
         self.bytes.clear();
     }
 
-    /// Appends a record; `value` is `None` for a tombstone.
+    /// Appends a record without its key; `value` is `None` for a tombstone.
     ///
     /// # Panics
     /// P2: when `offset` lies below what is covered. When the arena would pass 4 GiB.
     #[inline]
     pub fn push(&mut self, offset: i64, timestamp_ms: i64, timestamp_type: TimestampType, value: Option<&[u8]>) {
+        self.push_keyed(offset, timestamp_ms, timestamp_type, None, value);
+    }
+
+    /// [`Records::push`] with the record's key, if it has one.
+    ///
+    /// # Panics
+    /// As [`Records::push`].
+    #[inline]
+    pub fn push_keyed(
+        &mut self,
+        offset: i64,
+        timestamp_ms: i64,
+        timestamp_type: TimestampType,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+    ) {
         assert!(offset >= self.to.get(), "P2: record {offset} after {} of partition {}", self.to, self.partition);
+        let key_length = self.append(key);
         let start = u32::try_from(self.bytes.len()).expect("an arena below 4 GiB");
-        let length = match value {
-            Some(value) => {
-                self.bytes.extend_from_slice(value);
-                u32::try_from(value.len()).expect("a record below 4 GiB")
-            }
-            None => NULL,
-        };
-        self.entries.push(Entry { offset, timestamp_ms, timestamp_type, start, length });
+        let length = self.append(value);
+        self.entries.push(Entry { offset, timestamp_ms, timestamp_type, start, length, key_length });
         self.to = Offset::after(offset).expect("offsets are not negative");
+    }
+
+    /// The length of what is now at the arena's end, or [`NULL`].
+    #[inline]
+    fn append(&mut self, part: Option<&[u8]>) -> u32 {
+        let Some(part) = part else { return NULL };
+        self.bytes.extend_from_slice(part);
+        u32::try_from(part.len()).expect("a record below 4 GiB")
     }
 
     /// Covers the hole up to `to` as well (the log was seen to have no record there).
@@ -103,7 +125,7 @@ impl Records {
         }
         let keep = self.entries.partition_point(|entry| entry.offset < end.get());
         if let Some(first_cut) = self.entries.get(keep) {
-            self.bytes.truncate(first_cut.start as usize);
+            self.bytes.truncate(first_cut.start as usize - first_cut.key_bytes());
         }
         self.entries.truncate(keep);
         self.to = end.max(self.from);
@@ -153,7 +175,7 @@ impl Records {
         self.entries.is_empty()
     }
 
-    /// Sum of the values' lengths.
+    /// Sum of the lengths of all values, and of the keys that are kept.
     #[must_use]
     pub fn value_bytes(&self) -> usize {
         self.bytes.len()
@@ -176,6 +198,19 @@ impl Records {
     #[must_use]
     pub fn value(&self, entry: &Entry) -> Option<&[u8]> {
         (entry.length != NULL).then(|| &self.bytes[entry.start as usize..][..entry.length as usize])
+    }
+
+    /// The key of one of our entries; `None` where it has none, or keys are not kept.
+    #[must_use]
+    pub fn key(&self, entry: &Entry) -> Option<&[u8]> {
+        let end = entry.start as usize;
+        (entry.key_length != NULL).then(|| &self.bytes[end - entry.key_bytes()..end])
+    }
+}
+
+impl Entry {
+    fn key_bytes(&self) -> usize {
+        if self.key_length == NULL { 0 } else { self.key_length as usize }
     }
 }
 
@@ -216,6 +251,29 @@ mod tests {
             records.truncate(at(end));
             assert_eq!((records.len(), records.value_bytes(), records.to()), (left, bytes, at(to)), "at {end}");
             assert!(records.entries().iter().all(|entry| entry.offset < end), "at {end}");
+        }
+    }
+
+    #[test]
+    fn keys_lie_apart_from_values() {
+        let mut records = Records::new(PartitionId(0), at(0));
+        let kept: [(Option<&[u8]>, Option<&[u8]>); 5] = [
+            (Some(b"key"), Some(b"value")),
+            (Some(b"gone"), None),
+            (None, Some(b"alone")),
+            (Some(b""), Some(b"")),
+            (Some(b"last"), Some(b"one")),
+        ];
+        for (offset, (key, value)) in (0..).zip(kept) {
+            records.push_keyed(offset, 0, TimestampType::CreateTime, key, value);
+        }
+        for left in (0..=kept.len()).rev() {
+            records.truncate(at(i64::try_from(left).unwrap()));
+            let found: Vec<_> =
+                records.entries().iter().map(|entry| (records.key(entry), records.value(entry))).collect();
+            assert_eq!(found, kept[..left]);
+            let lengths = kept[..left].iter().flat_map(|(key, value)| [*key, *value]).flatten().map(<[u8]>::len);
+            assert_eq!(records.value_bytes(), lengths.sum::<usize>(), "nothing of what was cut off is left");
         }
     }
 }

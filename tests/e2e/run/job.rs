@@ -131,13 +131,17 @@ impl Sent {
 
     /// Produces, each to its partition.
     pub fn produce(&self, values: Vec<(i32, Value)>) {
-        let messages: Vec<Message> =
-            values.iter().map(|(partition, value)| Message::new(value.to_string()).to(*partition)).collect();
+        let message = |(partition, value): (i32, Value)| (Message::new(value.to_string()).to(partition), value);
+        self.produce_meant(values.into_iter().map(message).collect());
+    }
+
+    /// Produces messages, each with the value that it stands for.
+    pub fn produce_meant(&self, messages: Vec<(Message, Value)>) {
+        let (messages, values): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
         // Held over both: the judge sees a record if a table can.
         let mut records = self.records.lock().expect("no panic while it is held");
         let places = self.topic.produce(messages);
-        records
-            .extend(places.iter().zip(values).map(|(place, (_, value))| json!([place.partition, place.offset, value])));
+        records.extend(places.iter().zip(values).map(|(place, value)| json!([place.partition, place.offset, value])));
     }
 
     /// Forgets records: nobody is to see them.
@@ -192,6 +196,21 @@ pub const VIEWS: [(&str, &str); 3] = [
     ),
 ];
 
+/// An expression that fails for some rows, until they change or go; the rows of its view, as the judge has them.
+const SHARE: (&str, &str) = (
+    "SELECT id, 100 / category AS part FROM auction",
+    "SELECT id, 100 // category AS part FROM auction WHERE category <> 0",
+);
+
+/// What the judge takes for dead letters, and what of the table it compares with that: all but the words of a reason.
+const LETTERS: (&str, &str) = (
+    "SELECT 'bad_record' AS kind, 'bid' AS source, p, o, value, NULL AS \"row\" FROM bad_bid \
+     UNION ALL SELECT 'bad_record', 'auction', p, o, value, NULL FROM bad_auction \
+     UNION ALL SELECT 'failed_row', NULL, NULL, NULL, NULL, '{\"id\":' || id || ',\"category\":0}' \
+     FROM auction WHERE category = 0",
+    "kind, source, \"partition\" as p, \"offset\" as o, cast(value as varchar) as value, \"row\"",
+);
+
 impl Job {
     pub fn new() -> Self {
         Self::with("")
@@ -216,16 +235,19 @@ impl Job {
         let (bids, auctions) = (self.bids.topic.name(), self.auctions.topic.name());
         let views: String = VIEWS.iter().map(|(name, sql)| format!("CREATE VIEW {name} AS {sql};\n")).collect();
         let options = self.bid_options;
+        let share = SHARE.0;
         let text = format!(
-            "SET app_id = 'app'; SET state = '{{here}}/{state}'; {settings}
+            "SET app_id = 'app'; SET state = '{{here}}/{state}'; SET dead_letters = '{{here}}/dead'; {settings}
              SET step_latency_ms = 200; SET checkpoint_interval_ms = 500;
              CREATE SOURCE bid (auction BIGINT, price BIGINT) WITH (kafka = '{{kafka}}', topic = '{bids}'{options});
              CREATE SOURCE auction (id BIGINT PRIMARY KEY, item TEXT, category BIGINT)
                WITH (kafka = '{{kafka}}', topic = '{auctions}', changes = 'op');
              {views}
+             CREATE VIEW share AS {share};
              CREATE SINK hot_sink FROM hot WITH (delta = '{{here}}/hot', mode = 'upsert', key = 'auction');
              CREATE SINK named_sink FROM named WITH (delta = '{{here}}/named', mode = 'upsert');
-             CREATE SINK log_sink FROM by_category WITH (delta = '{{here}}/log', mode = 'changelog');"
+             CREATE SINK log_sink FROM by_category WITH (delta = '{{here}}/log', mode = 'changelog');
+             CREATE SINK share_sink FROM share WITH (delta = '{{here}}/share', key = 'id');"
         );
         self.pipeline.write(name, &text)
     }
@@ -233,18 +255,34 @@ impl Job {
     /// Sends some of everything: few auctions and prices, so that groups empty, rows repeat and keys come back.
     pub fn send(&self, random: &mut StdRng, bids: usize, auctions: usize) {
         let bid = |random: &mut StdRng| {
+            let partition = random.random_range(0..PARTITIONS);
+            if random.random_bool(0.05) {
+                let text = format!("{{\"auction\":{},", random.random_range(0..12));
+                return (Message::new(text.clone()).to(partition), json!({"bad": text}));
+            }
             let value = json!({"auction": random.random_range(0..12), "price": random.random_range(1..100)});
-            (random.random_range(0..PARTITIONS), value)
+            (Message::new(value.to_string()).to(partition), value)
         };
-        self.bids.produce((0..bids).map(|_| bid(random)).collect());
+        self.bids.produce_meant((0..bids).map(|_| bid(random)).collect());
         let auction = |random: &mut StdRng| {
             let id: i32 = random.random_range(0..12);
-            let op = if random.random_bool(0.25) { "delete" } else { "update" };
-            let item = format!("item{}", random.random_range(0..3));
             // Messages of one key are in one partition, or their order would be nobody's.
-            (id % PARTITIONS, json!({"op": op, "id": id, "item": item, "category": random.random_range(0..3)}))
+            let partition = id % PARTITIONS;
+            let tombstone =
+                |key: String| (Message::tombstone().key(key).to(partition), json!({"op": "delete", "id": id}));
+            let item = format!("item{}", random.random_range(0..3));
+            let (op, category) = match random.random_range(0..20) {
+                0 => return tombstone(id.to_string()),
+                1 => return tombstone(json!({"id": id}).to_string()),
+                2..5 => ("delete", Value::Null),
+                5 => ("update", "none".into()),
+                _ => ("update", random.random_range(0..3).into()),
+            };
+            let value = json!({"op": op, "id": id, "item": item, "category": category});
+            let meant = if category.is_string() { json!({"bad": value.to_string()}) } else { value.clone() };
+            (Message::new(value.to_string()).to(partition), meant)
         };
-        self.auctions.produce((0..auctions).map(|_| auction(random)).collect());
+        self.auctions.produce_meant((0..auctions).map(|_| auction(random)).collect());
     }
 
     /// Runs `work` while records come, then brings every sink to the end, and judges all that was ever there.
@@ -286,6 +324,10 @@ impl Job {
 
     /// P5 for every version of every sink so far.
     pub fn judge(&self) -> judge::Judged {
+        let views: Vec<(&str, &str)> = VIEWS.into_iter().chain([("share", SHARE.1), ("letters", LETTERS.0)]).collect();
+        let sink = |view, table| judge::Sink { view, table, is_changelog: false, columns: "*" };
+        let tables = ["hot", "named", "log", "share", "dead"].map(|name| self.pipeline.table(name));
+        let [hot, named, log, share, dead] = tables.each_ref().map(|table| &**table);
         judge::judge(&judge::Case {
             sources: &[
                 judge::Source {
@@ -301,11 +343,13 @@ impl Job {
                     records: self.auctions.records(),
                 },
             ],
-            views: &VIEWS,
+            views: &views,
             sinks: &[
-                judge::Sink { view: "hot", table: &self.pipeline.table("hot"), is_changelog: false },
-                judge::Sink { view: "named", table: &self.pipeline.table("named"), is_changelog: false },
-                judge::Sink { view: "by_category", table: &self.pipeline.table("log"), is_changelog: true },
+                sink("hot", hot),
+                sink("named", named),
+                judge::Sink { is_changelog: true, ..sink("by_category", log) },
+                sink("share", share),
+                judge::Sink { columns: LETTERS.1, ..sink("letters", dead) },
             ],
         })
     }

@@ -27,7 +27,7 @@ pub struct Source<'a> {
     pub columns: &'a [(&'a str, &'a str)],
     /// A later message replaces the row of its key; `op` = delete takes it away.
     pub key: Option<&'a str>,
-    /// `[partition, offset, value]` of each good record.
+    /// `[partition, offset, value]` of each record; a bad one's value is `{"bad": its text}`, and stands in `bad_NAME`.
     pub records: Vec<Value>,
 }
 
@@ -36,6 +36,8 @@ pub struct Sink<'a> {
     pub view: &'a str,
     pub table: &'a Table,
     pub is_changelog: bool,
+    /// What is compared of the table, as a `SELECT` list.
+    pub columns: &'a str,
 }
 
 /// The next offset of each partition of each source.
@@ -69,6 +71,7 @@ pub fn judge(case: &Case<'_>) -> Judged {
             "view": sink.view,
             "table": sink.table.path,
             "changelog": sink.is_changelog,
+            "columns": sink.columns,
             "versions": listed.collect::<Vec<_>>(),
         }));
     }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use lakeward_testkit::Message;
 
+use crate::ingest::run;
 use crate::run::job::{Pipeline, Sent};
 use crate::{reader, wait_for};
 
@@ -70,13 +71,50 @@ fn a_bad_record_is_skipped_and_counted() {
         r#"{"op":"update"}"#,
     ];
     sent.topic.produce(bad.map(|text| Message::new(text).to(0)));
-    sent.topic.produce([Message::tombstone().key("1").to(0)]);
+    sent.topic.produce([Message::tombstone().to(0)]);
     sent.produce(vec![update(4, 4)]);
     let running = pipeline.start(&[]);
     wait_rows(&pipeline, &[json!({"id": 1, "n": 1}), json!({"id": 4, "n": 4})]);
     assert_eq!(running.metric("lakeward_bad_records_total"), 6.0, "five that are no change, and one that names no row");
     let log = running.stop().log;
     assert_eq!(log.matches("bad record left out").count(), 6, "{log}");
+}
+
+#[test]
+fn a_message_without_a_value_deletes_the_row_of_its_key() {
+    let (sent, pipeline) = (Sent::new(1), Pipeline::new(""));
+    pipeline.write(
+        "pipe.sql",
+        &format!(
+            "SET app_id = 'app'; SET state = '{{here}}/state'; SET step_latency_ms = 100;
+             CREATE SOURCE t (id TEXT, n BIGINT, PRIMARY KEY (id)) WITH (kafka = '{{kafka}}', topic = '{}');
+             CREATE VIEW v AS SELECT COUNT(*) AS rows, SUM(n) AS total FROM t;
+             CREATE SINK s FROM t WITH (delta = '{{here}}/t', key = 'id');
+             CREATE SINK w FROM v WITH (delta = '{{here}}/v');",
+            sent.topic.name()
+        ),
+    );
+    let row = |id: &str, n: i64| Message::new(json!({"id": id, "n": n}).to_string()).key(id).to(0);
+    let gone = |key: &str| Message::tombstone().key(key).to(0);
+    let first = [row("a", 1), row("b", 2), row("c", 4), gone("a"), gone("never"), row("a", 8), row("d", 16)];
+    sent.topic.produce(first);
+    pipeline.run_to_end(&[]);
+    let expect = |rows: &[(&str, i64)]| {
+        let all: Vec<Value> = rows.iter().map(|(id, n)| json!({"id": id, "n": n})).collect();
+        assert_eq!(pipeline.table("t").query("select * from t"), all);
+        let total: Option<i64> = (!rows.is_empty()).then(|| rows.iter().map(|(_, n)| n).sum());
+        assert_eq!(pipeline.table("v").query("select * from t"), [json!({"rows": rows.len(), "total": total})]);
+        let verified = run(&["verify", &pipeline.file.display().to_string()]);
+        assert_eq!(verified.code, Some(0), "{}", verified.log);
+    };
+    expect(&[("a", 8), ("b", 2), ("c", 4), ("d", 16)]);
+    // From a restored state, in each form that a key can have.
+    sent.topic.produce([gone("a"), gone(r#""b""#), gone(r#"{"id":"c"}"#), row("d", 32), gone("a")]);
+    pipeline.run_to_end(&[]);
+    expect(&[("d", 32)]);
+    sent.topic.produce([gone("d")]);
+    pipeline.run_to_end(&[]);
+    expect(&[]);
 }
 
 #[test]

@@ -7,11 +7,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use arrow_array::{BooleanArray, Int64Array, RecordBatch, UInt32Array};
+use arrow_schema::SchemaRef;
 use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take_record_batch;
 use lakeward_circuit::checkpoint::{self, Pending};
 use lakeward_circuit::circuit::{self, EngineError, StartError};
 use lakeward_circuit::codec::Codec;
+use lakeward_circuit::dead_letters::DeadLetters;
 use lakeward_circuit::delta::{Delta, Part};
 use lakeward_circuit::folder::Folder;
 use lakeward_circuit::plan::Plan;
@@ -30,7 +32,7 @@ use crate::meters;
 
 /// What the engine works with.
 pub struct EngineOptions {
-    /// The operators; a view for each sink.
+    /// The operators; a view for each sink but that of dead letters.
     pub plan: Arc<Plan>,
     /// Threads and memory.
     pub circuit: circuit::Options,
@@ -38,6 +40,10 @@ pub struct EngineOptions {
     pub folder: PathBuf,
     /// Where its states are copied, if that folder may get lost.
     pub copies: Option<Copies>,
+    /// Each sink's columns.
+    pub schemas: Vec<SchemaRef>,
+    /// Whether the last sink is that of dead letters.
+    pub has_dead_letters: bool,
     /// How each sink is written.
     pub views: Vec<ViewOptions>,
     /// Bytes of records that make a step due.
@@ -124,6 +130,7 @@ struct Held {
 pub struct Engine {
     options: EngineOptions,
     intakes: Vec<Intake>,
+    dead_letters: Option<DeadLetters>,
     circuit: Option<circuit::Circuit>,
     held: Vec<Held>,
     /// Of the save that is under way.
@@ -142,14 +149,14 @@ impl Engine {
     /// # Errors
     /// When a sink's rows can't be compared.
     pub fn new(options: EngineOptions, intakes: Vec<Intake>) -> Result<Self, RunError> {
-        let held = options.plan.views.iter().map(|view| {
-            let codec =
-                Codec::new(view.schema.fields().iter().map(|field| field.data_type())).map_err(RunError::Refused)?;
-            Ok(Held { codec, changes: nothing(view), stager: None, counts: Counts::default() })
+        let held = options.schemas.iter().map(|schema| {
+            let codec = Codec::new(schema.fields().iter().map(|field| field.data_type())).map_err(RunError::Refused)?;
+            Ok(Held { codec, changes: nothing(schema), stager: None, counts: Counts::default() })
         });
         let held = held.collect::<Result<Vec<_>, RunError>>()?;
         let tallies = vec![BTreeMap::new(); held.len()];
         Ok(Self {
+            dead_letters: options.has_dead_letters.then(DeadLetters::default),
             options,
             intakes,
             circuit: None,
@@ -178,17 +185,18 @@ impl Engine {
     }
 
     fn forget(&mut self) {
-        for (held, view) in self.held.iter_mut().zip(&self.options.plan.views) {
-            held.changes = nothing(view);
+        for (held, schema) in self.held.iter_mut().zip(&self.options.schemas) {
+            held.changes = nothing(schema);
         }
+        self.dead_letters = self.options.has_dead_letters.then(DeadLetters::default);
         self.tallies.iter_mut().for_each(BTreeMap::clear);
         self.pushed_tally.clear();
         (self.pushed_bytes, self.pushed_messages) = (0, 0);
     }
 }
 
-fn nothing(view: &lakeward_circuit::plan::View) -> Part {
-    Part { batch: RecordBatch::new_empty(view.schema.clone()), weights: Int64Array::from(Vec::<i64>::new()) }
+fn nothing(schema: &SchemaRef) -> Part {
+    Part { batch: RecordBatch::new_empty(schema.clone()), weights: Int64Array::from(Vec::<i64>::new()) }
 }
 
 impl Circuit for Engine {
@@ -234,7 +242,7 @@ impl Circuit for Engine {
     fn push(&mut self, records: Records) -> Result<Option<Records>, RunError> {
         let partition = records.partition();
         let source = usize::from(partition.source().0);
-        let (part, tally) = self.intakes[source].part(&records)?;
+        let (part, tally) = self.intakes[source].part(&records, self.dead_letters.as_mut())?;
         *self.pushed_tally.entry(partition).or_default() += tally;
         self.pushed_bytes += records.capacity_bytes();
         self.pushed_messages += records.len() as u64;
@@ -248,7 +256,7 @@ impl Circuit for Engine {
     }
 
     fn step(&mut self, wanted: &BTreeSet<SinkId>) -> Result<BTreeSet<SinkId>, RunError> {
-        let stepped = self.circuit().step()?;
+        let mut stepped = self.circuit().step()?;
         (self.pushed_bytes, self.pushed_messages) = (0, 0);
         for failure in &stepped.failures {
             meters::failed_rows(&failure.operator, failure.weight.unsigned_abs());
@@ -259,6 +267,9 @@ impl Circuit for Engine {
                 failure.reason,
                 failure.row
             );
+        }
+        if let Some(letters) = &mut self.dead_letters {
+            stepped.views.push(letters.take(&stepped.failures));
         }
         let tally = std::mem::take(&mut self.pushed_tally);
         let mut holding = BTreeSet::new();
@@ -303,7 +314,7 @@ impl Circuit for Engine {
         let stager = held.stager.as_mut().expect("the loop opens a sink before a step wants it");
         let staged =
             stager.stage(&change, &self.options.runtime).map_err(|source| RunError::Stage { sink: at, source })?;
-        held.changes = nothing(&self.options.plan.views[at]);
+        held.changes = nothing(&self.options.schemas[at]);
         self.tallies[at].clear();
         Ok(Some(staged))
     }

@@ -14,7 +14,7 @@ pub(super) fn check(pipeline: &Pipeline) -> Result<(), Problem> {
             readable(pipeline, view, read)?;
         }
     }
-    for sink in &pipeline.sinks {
+    for sink in pipeline.sinks_of_views() {
         written(pipeline, sink)?;
     }
     apart(pipeline)
@@ -56,7 +56,11 @@ fn readable(pipeline: &Pipeline, view: &View, read: &Name) -> Result<(), Problem
         return Err(Problem::new(read.place, message));
     }
     if let Some(sink) = pipeline.sinks.iter().find(|sink| sink.name.text == name) {
-        let message = format!("`{name}` is a sink; read what it writes, `{}`", sink.from.text);
+        let message = if sink.from.text == sink.name.text {
+            format!("`{name}` comes of the views, so none reads it; ask `lakeward query`")
+        } else {
+            format!("`{name}` is a sink; read what it writes, `{}`", sink.from.text)
+        };
         return Err(Problem::new(read.place, message));
     }
     Err(unknown(pipeline, read))

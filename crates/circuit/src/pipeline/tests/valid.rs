@@ -157,6 +157,21 @@ fn settings() {
 }
 
 #[test]
+fn dead_letters_are_the_last_sink() {
+    let pipeline = of_file("SET dead_letters = './dead';");
+    assert!(pipeline.settings.has_dead_letters);
+    let [own, letters] = pipeline.sinks.as_slice() else { panic!("{:?}", pipeline.sinks) };
+    assert_eq!((own.name.text.as_str(), letters.name.text.as_str()), ("s", "dead_letters"));
+    let Target::Delta(delta) = &letters.target else { panic!("{letters:?}") };
+    assert_eq!((delta.location.reveal(), delta.mode), ("./dead", Some(Mode::Upsert)));
+    assert_eq!(pipeline.sinks_of_views().len(), 1);
+    assert_eq!(of_file("").sinks_of_views().len(), 1);
+    // The name is free where the table is not asked for.
+    let view = "CREATE VIEW dead_letters AS SELECT a FROM t; CREATE SINK s FROM dead_letters WITH (delta = 's');";
+    good(&format!("{SOURCE}{view}"));
+}
+
+#[test]
 fn the_environment_is_never_shown() {
     let text = format!(
         "SET state = '${{BROKERS}}/state';\n\

@@ -67,7 +67,8 @@ pub enum StepReason {
     #[error(
         "P4: checkpoint {number} covers partition {partition} up to offset {covers}, sink {sink} only up to {stands}: \
          the sink was set back, or the state store belongs to other tables. Bring the sink back to where it was, or \
-         give the pipeline an empty state store and new tables"
+         give the pipeline an empty state store and new tables. A sink that is new to the pipeline: empty the state \
+         store, and pass --on-lost-state=replay if the pipeline began at offset 0"
     )]
     Ahead {
         /// The checkpoint.
