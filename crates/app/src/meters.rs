@@ -42,6 +42,10 @@ pub fn describe() {
         "lakeward_failed_rows_total",
         "Rows left out of a view because an expression failed, by operator"
     );
+    describe_gauge!(
+        "lakeward_operator_rows",
+        "Rows that an operator or keyed source of a pipeline keeps, as of its last checkpoint, by operator"
+    );
     describe_histogram!("lakeward_step_seconds", "Time from the first message of a step to its end, in seconds");
     describe_histogram!("lakeward_commit_seconds", "Time from sealing to the commit, in seconds");
 }
@@ -138,6 +142,11 @@ pub fn stepped(seconds: f64) {
 /// The circuit's state was saved.
 pub fn saved() {
     counter!("lakeward_state_checkpoints_total").increment(1);
+}
+
+/// What one operator keeps.
+pub fn operator_rows(operator: String, rows: u64) {
+    gauge!("lakeward_operator_rows", "operator" => operator).set(rows as f64);
 }
 
 /// Rows that an expression failed for, on their way into a view.

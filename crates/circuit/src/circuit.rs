@@ -1,5 +1,7 @@
 //! A plan as running workers: changes in, a step, changes out.
 
+mod sizes;
+
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -407,7 +409,7 @@ struct Shared {
     outputs: Vec<Output>,
     failures: Failures,
     pieces: Pieces,
-    /// For each node its name and the engine's number of what it ends with.
+    /// For each source and node, as they are built, its name and the engine's number of what it ends with.
     ends: Arc<Mutex<Vec<(String, usize)>>>,
 }
 
@@ -428,16 +430,16 @@ fn named(error: &dbsp::Error, ends: &[(String, usize)]) -> String {
 fn build(circuit: &mut RootCircuit, shared: &Shared) -> (Vec<Input>, InputHandle<Delta>) {
     let plan = &shared.plan;
     let (unit, unit_handle) = circuit.add_input_stream::<Delta>();
-    let (mut sources, mut inputs) = (Vec::new(), Vec::new());
+    let (mut sources, mut inputs, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     for (at, codec) in shared.codecs.iter().enumerate() {
         let (stream, input) = source(circuit, shared, at, codec);
+        ends.push((format!("Source {}", plan.relations[at].name), stream.local_node_id().id()));
         sources.push(stream);
         inputs.push(input);
     }
     let (failures, pieces) = (shared.failures.clone(), Arc::clone(&shared.pieces));
     let mut builder = Builder { node: 0, name: String::new(), failures, sources, unit, pieces };
     let mut streams: Vec<Deltas> = Vec::with_capacity(plan.nodes.len());
-    let mut ends = Vec::with_capacity(plan.nodes.len());
     for (at, node) in plan.nodes.iter().enumerate() {
         builder.node = at;
         builder.name = format!("#{at} {}", node.operator.describe().split(' ').next().unwrap_or_default());

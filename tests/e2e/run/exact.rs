@@ -39,6 +39,9 @@ fn an_idle_pipeline_commits_nothing_and_saves_nothing() {
         if manifests.len() >= 2 { Ok((versions, manifests)) } else { Err(format!("{versions:?}, {manifests:?}")) }
     });
     job.judge_at_end();
+    let kept = ["#", "Source auction"].map(|operator| format!("lakeward_operator_rows{{operator=\"{operator}"));
+    let (_, metrics) = running.get("/metrics").expect("the admin port");
+    assert!(kept.iter().all(|metric| metrics.contains(metric)), "{metrics}");
     // Longer than several steps and checkpoints would take.
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(state(), at_rest, "something was written though nothing came");

@@ -346,6 +346,9 @@ impl Circuit for Engine {
         let saved = saved?;
         // The manifests before the last two are about to go, and with them what only they name.
         self.circuit().remove_states(&[&saved])?;
+        for (operator, rows) in self.circuit().sizes()? {
+            meters::operator_rows(operator, rows);
+        }
         Ok(Some(saved))
     }
 }

@@ -1,5 +1,7 @@
 //! A circuit's states in its folder and in an object store: what is lost or damaged there, who else writes there.
 
+mod letters;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_array::cast::AsArray;
@@ -69,6 +71,8 @@ impl Process {
             circuit: Options { workers: 1, memory_mb: 256 },
             folder: folder.path().join("engine"),
             copies: Some(Copies::new(place, runtime.handle().clone())),
+            schemas: Vec::new(),
+            has_dead_letters: false,
             views: Vec::new(),
             most_bytes: 0,
             most_messages: 0,
