@@ -39,7 +39,8 @@ impl Failures {
     }
 }
 
-/// Row `row` as a JSON object. Behind a join columns may have one name: then the second is `name_2`.
+/// Row `row` as a JSON object. Behind a join columns may have one name: then the second is `name_2`, or the next one
+/// that is free.
 fn shown(batch: &RecordBatch, row: usize) -> String {
     let mut names: Vec<String> = Vec::with_capacity(batch.num_columns());
     let mut fields = Vec::with_capacity(batch.num_columns());
@@ -104,8 +105,8 @@ mod tests {
         let columns: Vec<(&str, ArrayRef)> = vec![
             ("a", Arc::new(text)),
             ("n", Arc::new(number.clone())),
-            ("n", Arc::new(number.clone())),
-            ("n_2", Arc::new(number)),
+            ("n_2", Arc::new(number.clone())),
+            ("n", Arc::new(number)),
             ("d", Arc::new(decimal.unwrap())),
             ("f", Arc::new(double)),
             ("l", Arc::new(list.finish())),
@@ -116,9 +117,9 @@ mod tests {
         let batch = RecordBatch::try_new(schema, columns.into_iter().map(|(_, column)| column).collect()).unwrap();
         let big = i64::MAX;
         let first = format!(
-            r#"{{"a":"a \"b\"\n","n":{big},"n_2":{big},"n_2_2":{big},"d":100000000000000000000000000000000000.01,"f":0.1,"l":[1,null],"s":{{"x":true}}}}"#
+            r#"{{"a":"a \"b\"\n","n":{big},"n_2":{big},"n_3":{big},"d":100000000000000000000000000000000000.01,"f":0.1,"l":[1,null],"s":{{"x":true}}}}"#
         );
-        let second = r#"{"a":null,"n":-1,"n_2":-1,"n_2_2":-1,"d":null,"f":"NaN","l":[],"s":{"x":false}}"#;
+        let second = r#"{"a":null,"n":-1,"n_2":-1,"n_3":-1,"d":null,"f":"NaN","l":[],"s":{"x":false}}"#;
         assert_eq!([shown(&batch, 0), shown(&batch, 1)], [first.as_str(), second]);
     }
 }
