@@ -113,7 +113,12 @@ impl Job {
                     records: self.events.records(),
                 }],
                 views,
-                sinks: &[judge::Sink { view: name, table: &self.pipeline.table(name), is_changelog: false }],
+                sinks: &[judge::Sink {
+                    view: name,
+                    table: &self.pipeline.table(name),
+                    is_changelog: false,
+                    columns: "*",
+                }],
             });
             versions += judged.versions;
             for (partition, end) in self.events.ends() {

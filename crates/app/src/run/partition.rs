@@ -202,7 +202,7 @@ impl Run<'_> {
 
     fn view_options(&self, chain: &Chain<'_>) -> ViewOptions {
         let compiled = &self.loaded.compiled;
-        view_options((&compiled.sinks[chain.sink], &compiled.plan.views[chain.sink]))
+        view_options(&compiled.sinks[chain.sink])
     }
 
     fn view(&self, chain: &Chain<'_>, table: Table, topic_id: Option<[u8; 16]>) -> Result<View, Failure> {
