@@ -559,6 +559,14 @@ impl World {
                 self.budget.stops -= 1;
                 self.process(i as usize).core.on(StepEvent::Stopping(Stopping::Gracefully));
             }
+            _ => self.happen_to_others(step),
+        }
+        Ok(())
+    }
+
+    /// What happens to a topic; what somebody does to a table or to the store.
+    fn happen_to_others(&mut self, step: Move) {
+        match step {
             Move::Append => {
                 self.budget.appends -= 1;
                 self.ends[0] += 1;
@@ -577,14 +585,6 @@ impl World {
                 self.budget.returns -= 1;
                 self.oldest[p as usize] -= 1;
             }
-            _ => self.happen_to_others(step),
-        }
-        Ok(())
-    }
-
-    /// What somebody does to a table or to the store.
-    fn happen_to_others(&mut self, step: Move) {
-        match step {
             Move::ForeignAppend(k) => {
                 self.budget.foreign -= 1;
                 self.table(k as usize).foreign();
@@ -697,24 +697,8 @@ impl World {
                 StepEvent::Opened(sink)
             }
             StepAction::Restore(checkpoint) => StepEvent::Restored(self.restore(i, &checkpoint)?),
-            StepAction::Gaps { sink, above } => {
-                assert_eq!(sink, SinkId(0), "P7: the first table says what was skipped");
-                let beyond = |(p, _, to): &&(usize, i64, i64)| above.get(&id(*p)).is_none_or(|at| *to > at.get());
-                let gap = |(p, from, to): &(usize, i64, i64)| Gap {
-                    partition: id(*p),
-                    from: offset(*from),
-                    to: offset(*to),
-                    reason: String::new(),
-                };
-                StepEvent::Gaps(Some(self.gaps.iter().filter(beyond).map(gap).collect()))
-            }
-            StepAction::Pass { partition, from, to } => {
-                let circuit = &mut self.process(i).circuit;
-                let p = index(partition);
-                ensure(circuit.taken[p] == from.get(), || format!("P2: a break at {from} is gone over elsewhere"))?;
-                circuit.taken[p] = to.get();
-                StepEvent::Passed { partition, to }
-            }
+            StepAction::Gaps { sink, above } => self.gaps(sink, &above),
+            StepAction::Pass { partition, from, to } => self.pass(i, partition, from, to)?,
             StepAction::Start { positions } => {
                 self.process(i).begin(&positions)?;
                 StepEvent::Started
@@ -732,16 +716,7 @@ impl World {
             }
             StepAction::Announce { .. } => StepEvent::Announced,
             StepAction::Tend { sink } => StepEvent::Tended(sink),
-            StepAction::Prepare { id } => {
-                let circuit = self.process(i).circuit;
-                ensure(circuit.pushed == [0; SINKS] && circuit.taken == circuit.stepped, || {
-                    "P6: a state is saved amid a step".into()
-                })?;
-                let saving = &mut self.process(i).saving;
-                ensure(saving.is_none(), || "P4: a save begins while one is under way".into())?;
-                *saving = Some((id, (circuit.stepped, circuit.sums)));
-                StepEvent::Prepared
-            }
+            StepAction::Prepare { id } => self.prepare(i, id)?,
             StepAction::Finish => self.finish(i, fate),
             StepAction::Save(checkpoint) => StepEvent::Saved(self.save(&checkpoint, fate)?),
             StepAction::Remove(old) => {
@@ -762,6 +737,39 @@ impl World {
         };
         self.process(i).core.on(event);
         Ok(())
+    }
+
+    /// What the first table's log says was skipped.
+    fn gaps(&self, sink: SinkId, above: &Frontier) -> StepEvent {
+        assert_eq!(sink, SinkId(0), "P7: the first table says what was skipped");
+        let beyond = |(p, _, to): &&(usize, i64, i64)| above.get(&id(*p)).is_none_or(|at| *to > at.get());
+        let gap = |(p, from, to): &(usize, i64, i64)| Gap {
+            partition: id(*p),
+            from: offset(*from),
+            to: offset(*to),
+            reason: String::new(),
+        };
+        StepEvent::Gaps(Some(self.gaps.iter().filter(beyond).map(gap).collect()))
+    }
+
+    fn pass(&mut self, i: usize, partition: PartitionId, from: Offset, to: Offset) -> Result<StepEvent, String> {
+        let circuit = &mut self.process(i).circuit;
+        let p = index(partition);
+        ensure(circuit.taken[p] == from.get(), || format!("P2: a break at {from} is gone over elsewhere"))?;
+        circuit.taken[p] = to.get();
+        Ok(StepEvent::Passed { partition, to })
+    }
+
+    /// A save begins.
+    fn prepare(&mut self, i: usize, id: CommitId) -> Result<StepEvent, String> {
+        let circuit = self.process(i).circuit;
+        ensure(circuit.pushed == [0; SINKS] && circuit.taken == circuit.stepped, || {
+            "P6: a state is saved amid a step".into()
+        })?;
+        let saving = &mut self.process(i).saving;
+        ensure(saving.is_none(), || "P4: a save begins while one is under way".into())?;
+        *saving = Some((id, (circuit.stepped, circuit.sums)));
+        Ok(StepEvent::Prepared)
     }
 
     /// The save under way ends, well or not.
