@@ -14,6 +14,8 @@
 //! - after each message all columns are as long as the batch has rows, or the message left no trace;
 //! - nesting is bounded by [`MAX_DEPTH`], so no input overflows the stack.
 //!
+//! [`encode`] is the way back, for topics that are written.
+//!
 //! No clock, no I/O, no threads. Parser and columns are our own: number texts are kept as the message has them, and
 //! strictness is decided in one place, whatever features other crates turn on in `serde_json`.
 
@@ -21,6 +23,7 @@ mod block;
 mod column;
 mod compiled;
 mod decoder;
+pub mod encode;
 mod error;
 mod finish;
 mod general;

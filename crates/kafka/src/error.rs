@@ -90,6 +90,27 @@ pub enum KafkaError {
         /// The id that it has.
         is: String,
     },
+    /// A topic that can't be this sink's.
+    #[error("topic {topic} as a sink: {detail}")]
+    Unfit {
+        /// The topic.
+        topic: String,
+        /// What is wrong, and what to do.
+        detail: String,
+    },
+    /// A message that brokers don't take.
+    #[error(
+        "topic {topic} takes no message of the key {key}: {detail}; nothing of the step was written. For larger messages \
+         raise the topic's max.message.bytes, and kafka.message.max.bytes of the sink"
+    )]
+    Unwritable {
+        /// The topic.
+        topic: String,
+        /// The key, shortened.
+        key: String,
+        /// In the client's words.
+        detail: String,
+    },
     /// librdkafka gave up for good.
     #[error("the Kafka client gave up: {detail}; start again")]
     Fatal {
@@ -102,9 +123,9 @@ impl Fault for KafkaError {
     fn verdict(&self) -> Verdict {
         match self {
             Self::Unreachable { .. } | Self::NoTopic { .. } | Self::Unanswered { .. } => Verdict::Retry,
-            Self::Setting { .. } | Self::Untrimmed { .. } => Verdict::Stop(Exit::Config),
+            Self::Setting { .. } | Self::Untrimmed { .. } | Self::Unfit { .. } => Verdict::Stop(Exit::Config),
             Self::Refused { .. } => Verdict::Stop(Exit::Unavailable),
-            Self::Unreadable { .. } | Self::Recreated { .. } => Verdict::Stop(Exit::Data),
+            Self::Unreadable { .. } | Self::Recreated { .. } | Self::Unwritable { .. } => Verdict::Stop(Exit::Data),
             Self::Fatal { .. } => Verdict::Stop(Exit::TryAgain),
         }
     }

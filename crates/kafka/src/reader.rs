@@ -82,7 +82,7 @@ impl Reader {
         watch: Watch,
     ) -> Self {
         let group = Group::new(config.topic.clone(), Arc::clone(&consumer));
-        let trouble = Trouble::new(&config);
+        let trouble = Trouble::new(&config.brokers, &config.topic);
         Self {
             config,
             name,

@@ -475,7 +475,7 @@ fn after(offset: i64) -> Offset {
 }
 
 /// Kafka's rule. librdkafka takes a name that begins with `^` for a pattern, which ours is not.
-fn is_topic_name(name: &str) -> bool {
+pub(crate) fn is_topic_name(name: &str) -> bool {
     (1..=249).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
         && name != "."
@@ -483,7 +483,7 @@ fn is_topic_name(name: &str) -> bool {
 }
 
 /// What librdkafka says of a setting that it refuses. Its value is not told: it may be a secret.
-fn setting(error: &Rdkafka, otherwise: &str) -> KafkaError {
+pub(crate) fn setting(error: &Rdkafka, otherwise: &str) -> KafkaError {
     match error {
         Rdkafka::ClientConfig(_, reason, key, value) => {
             let reason = if value.is_empty() { reason.clone() } else { reason.replace(value.as_str(), "...") };

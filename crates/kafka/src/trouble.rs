@@ -7,7 +7,6 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tracing::warn;
 
-use crate::config::SourceConfig;
 use crate::context::Context;
 use crate::error::KafkaError;
 
@@ -40,10 +39,10 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    pub(crate) fn new(config: &SourceConfig) -> Self {
+    pub(crate) fn new(brokers: &str, topic: &str) -> Self {
         Self {
-            brokers: config.brokers.clone(),
-            topic: config.topic.clone(),
+            brokers: brokers.to_owned(),
+            topic: topic.to_owned(),
             told: HashMap::new(),
             missing: false,
             asked: None,
@@ -108,7 +107,10 @@ impl Trouble {
         let error = KafkaError::Refused { brokers: self.brokers.clone(), what, detail: reason.to_owned(), remedy };
         let permission = matches!(
             code,
-            Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed | Code::ClusterAuthorizationFailed
+            Code::TopicAuthorizationFailed
+                | Code::GroupAuthorizationFailed
+                | Code::ClusterAuthorizationFailed
+                | Code::TransactionalIdAuthorizationFailed
         );
         if permission || !self.worked || self.refusals > REFUSALS {
             return Kind::Fatal(error);
@@ -148,9 +150,14 @@ fn refusal(code: Code, reason: &str) -> Option<(&'static str, &'static str)> {
             "check -K security.protocol, ssl.ca.location, ssl.certificate.location and ssl.key.location, and the dates \
              of the certificates",
         )),
-        Code::TopicAuthorizationFailed => {
-            Some(("authorization", "let this user read and describe the topic (ACL operations Read, Describe)"))
-        }
+        Code::TopicAuthorizationFailed => Some((
+            "authorization",
+            "let this user read and describe the topic (ACL operations Read, Describe; of a sink also Write)",
+        )),
+        Code::TransactionalIdAuthorizationFailed => Some((
+            "authorization",
+            "let this user write with the sink's transactional id (ACL operations Write, Describe on the id)",
+        )),
         Code::GroupAuthorizationFailed => {
             Some(("authorization", "let this user read with the consumer group (ACL operation Read on the group)"))
         }

@@ -1,5 +1,7 @@
-//! The source on a real broker: the port's contract, and what Kafka alone can do to it.
+//! The source and the sink on a real broker: their ports' contracts, and what Kafka alone can do to them.
 #![allow(clippy::disallowed_methods, reason = "tests are the world around the source")]
+
+mod sink;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};

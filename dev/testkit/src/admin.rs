@@ -54,6 +54,18 @@ impl Broker {
         Topic { bootstrap: self.bootstrap().to_owned(), name: name.to_owned() }
     }
 
+    /// Forgets what a group has committed.
+    ///
+    /// # Panics
+    /// When it can't be.
+    pub fn delete_group(&self, group: &str) {
+        let admin = self.existing_topic("").admin();
+        let gone = wait(admin.delete_groups(&[group], &options())).expect("ask to delete a group");
+        if let Err((name, code)) = &gone[0] {
+            panic!("delete group {name}: {code}");
+        }
+    }
+
     /// A group name of its own.
     pub fn group(&self) -> String {
         unique("group")

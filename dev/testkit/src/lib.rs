@@ -5,6 +5,7 @@
 
 mod admin;
 mod broker;
+mod consume;
 mod produce;
 
 pub use admin::Topic;

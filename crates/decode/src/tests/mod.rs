@@ -1,6 +1,7 @@
 //! Tests of the crate as a whole, and what they share.
 
 mod coercion;
+mod encode;
 mod learnt;
 mod mutation;
 mod reference;
