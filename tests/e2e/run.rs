@@ -14,3 +14,4 @@ mod owners;
 mod partition;
 mod records;
 mod state;
+mod topics;

@@ -4,15 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use lakeward_circuit::compile::{Compiled, SinkPlan};
-use lakeward_circuit::pipeline::{DeltaSink, KafkaSink, KafkaSource, Mode, Origin, Source as SourceSql, Target};
+use lakeward_circuit::pipeline::{
+    DeltaSink, KafkaSetting, KafkaSink, KafkaSource, Mode, Origin, Source as SourceSql, Target,
+};
 use lakeward_delta::{Checkpoints, DeltaError, Table, TableOptions, TableSchema, view};
-use lakeward_kafka::{Source, SourceConfig};
+use lakeward_kafka::{KafkaError, Sink, SinkConfig, Source, SourceConfig};
 use lakeward_protocol::ports::Exit;
 
 use crate::cli::pipeline::CheckArgs;
 use crate::failure::Failure;
 use crate::pipeline::{self, Way};
 use crate::report::{counted, grouped};
+use crate::run::messages::MessageWriter;
 use crate::session::Session;
 
 /// Prints what would be done.
@@ -38,8 +41,9 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
     for (at, (sink, plan)) in pipeline.sinks.iter().zip(&compiled.sinks).enumerate() {
         let found = match (&session, &sink.target) {
-            (Some(session), Target::Delta(delta)) => at_sink(delta, plan, session),
-            _ => Ok(String::new()),
+            (Some(session), Target::Delta(delta)) => at_table(delta, plan, session),
+            (_, Target::Kafka(kafka)) => at_topic(kafka, plan, session.is_some()),
+            (None, Target::Delta(_)) => Ok(String::new()),
         };
         println!(
             "sink   {}: {}{}",
@@ -141,13 +145,45 @@ fn at_source(source: &SourceSql) -> Result<String, String> {
 #[must_use]
 pub fn config(kafka: &KafkaSource) -> SourceConfig {
     let mut config = SourceConfig::new(kafka.brokers.reveal(), "lakeward", kafka.topic.reveal());
-    config.settings =
-        kafka.settings.iter().map(|setting| (setting.name.clone(), setting.value.reveal().to_owned())).collect();
+    config.settings = settings(&kafka.settings);
     config
 }
 
+/// How to reach a sink's topic, under the name that is this sink's alone.
+#[must_use]
+pub fn sink_config(kafka: &KafkaSink, app_id: &str, name: &str) -> SinkConfig {
+    SinkConfig {
+        brokers: kafka.brokers.reveal().to_owned(),
+        topic: kafka.topic.reveal().to_owned(),
+        id: format!("{app_id}-{name}"),
+        sources: Vec::new(),
+        settings: settings(&kafka.settings),
+    }
+}
+
+fn settings(given: &[KafkaSetting]) -> Vec<(String, String)> {
+    given.iter().map(|setting| (setting.name.clone(), setting.value.reveal().to_owned())).collect()
+}
+
+/// Looks at the columns, and asks the brokers for the topic.
+fn at_topic(sink: &KafkaSink, plan: &SinkPlan, online: bool) -> Result<String, String> {
+    MessageWriter::new(plan, &plan.schema).map_err(|error| error.to_string())?;
+    if !online {
+        return Ok(String::new());
+    }
+    match Sink::look(&sink_config(sink, "lakeward-check", &plan.name)) {
+        Ok(found) => Ok(format!("\n       {}", counted(found.partitions, "partition"))),
+        // It may be made by the brokers once it is written to.
+        Err(KafkaError::NoTopic { .. }) => {
+            Ok("\n       no such topic: make it before the run, unless the brokers make topics by themselves"
+                .to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Looks at the table, if there is one.
-fn at_sink(sink: &DeltaSink, plan: &SinkPlan, session: &Session) -> Result<String, String> {
+fn at_table(sink: &DeltaSink, plan: &SinkPlan, session: &Session) -> Result<String, String> {
     let options = TableOptions {
         app_id: "lakeward-check".to_owned(),
         topic: None,

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use lakeward_circuit::compile::{Compiled, compile};
-use lakeward_circuit::pipeline::{Mode, Pipeline, SqlError, Target};
+use lakeward_circuit::pipeline::{Mode, Pipeline, Sink, Target};
 use lakeward_circuit::stateless::Stateless;
+use lakeward_kafka::SinkConfig;
 use lakeward_protocol::ports::Exit;
 
+use crate::check;
 use crate::failure::Failure;
 
 /// A pipeline and its plan.
@@ -65,17 +67,6 @@ impl std::fmt::Display for Way {
     }
 }
 
-/// What the file may say and no part of the program does yet: said here, rather than passed over.
-fn refuse_what_does_not_run(pipeline: &Pipeline) -> Result<(), SqlError> {
-    let kafka = pipeline.sinks.iter().find(|sink| matches!(sink.target, Target::Kafka(_)));
-    kafka.map_or(Ok(()), |sink| {
-        Err(pipeline.error(
-            sink.name.place,
-            "a topic as a sink is not supported yet: write to a Delta table, WITH (delta = ..)",
-        ))
-    })
-}
-
 /// Reads and plans a pipeline file; `${NAME}` in options is the environment's.
 ///
 /// # Errors
@@ -87,7 +78,6 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
     let pipeline = Pipeline::parse(&text, &|name| std::env::var(name).ok()).map_err(wrong)?;
     let compiled = compile(&pipeline).map_err(wrong)?;
     let way = Way::of(&pipeline, &compiled);
-    refuse_what_does_not_run(&pipeline).map_err(wrong)?;
     Ok(Loaded { pipeline, compiled, way })
 }
 
@@ -96,6 +86,24 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
 pub fn app_id(path: &Path, loaded: &Loaded) -> String {
     let own = || path.file_stem().map_or_else(|| "pipeline".to_owned(), |stem| stem.to_string_lossy().into_owned());
     loaded.pipeline.settings.app_id.as_ref().map_or_else(own, |id| id.reveal().to_owned())
+}
+
+/// Where a sink's own words are read.
+pub enum Place {
+    /// The log of a Delta table at this location.
+    Table(String),
+    /// The group of a topic's sink.
+    Topic(Box<SinkConfig>),
+}
+
+/// Names and places of the sinks, in the pipeline's order.
+#[must_use]
+pub fn sinks(loaded: &Loaded, app_id: &str) -> Vec<(String, Place)> {
+    let place = |sink: &Sink| match &sink.target {
+        Target::Delta(delta) => Place::Table(delta.location.reveal().to_owned()),
+        Target::Kafka(kafka) => Place::Topic(Box::new(check::sink_config(kafka, app_id, &sink.name.text))),
+    };
+    loaded.pipeline.sinks.iter().map(|sink| (sink.name.text.clone(), place(sink))).collect()
 }
 
 /// Names and locations of the Delta sinks, in the pipeline's order.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use lakeward_circuit::pipeline::Target;
 use lakeward_circuit::query::{Batch, Batches, Readable};
 use lakeward_delta::scan::Scan;
 use lakeward_protocol::ports::Exit;
@@ -27,6 +28,9 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     let session = Session::start()?;
     let wrong = |error: lakeward_circuit::refused::Refused| Failure::new(Exit::Config, error);
     let mut batch = Batch::default();
+    for (name, schema) in topics(args)? {
+        batch.table(&name, Arc::new(Topic { name: name.clone(), schema })).map_err(wrong)?;
+    }
     for (name, location, version) in tables(args, &session)? {
         let opened = DeltaTable::open(&location, version, session.runtime.handle())?;
         batch.table(&name, Arc::new(opened)).map_err(wrong)?;
@@ -37,6 +41,39 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
         Output::Json => print!("{}", as_json(&schema, &batches)),
     }
     Ok(())
+}
+
+/// A pipeline's sinks that are topics: known by name, so that a question about them is answered with why it is not.
+fn topics(args: &QueryArgs) -> Result<Vec<(String, SchemaRef)>, Failure> {
+    let path = Path::new(&args.from);
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let loaded = pipeline::load(path)?;
+    let sinks = loaded.pipeline.sinks.iter().zip(&loaded.compiled.plan.views);
+    let topics = sinks.filter(|(sink, _)| matches!(sink.target, Target::Kafka(_)));
+    Ok(topics.map(|(sink, view)| (sink.name.text.clone(), view.schema.clone())).collect())
+}
+
+/// A sink that can't be asked.
+#[derive(Debug)]
+struct Topic {
+    name: String,
+    schema: SchemaRef,
+}
+
+impl Readable for Topic {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn rows(&self, _: &[&str]) -> Result<Batches, String> {
+        Err(format!(
+            "sink {} writes a topic, and queries read Delta tables: ask a table of the same view (CREATE SINK .. WITH \
+             (delta = ..)), or read the topic with a consumer",
+            self.name
+        ))
+    }
 }
 
 /// A table's name, its location, and which version is read; `None` for the newest.

@@ -1,9 +1,11 @@
-//! `lakeward run`: the rooms joined for a pipeline. Kafka -> decode -> circuit -> Delta, step by step.
+//! `lakeward run`: the rooms joined for a pipeline. Kafka -> decode -> circuit -> Delta or Kafka, step by step.
 
 mod copies;
 mod engine;
 mod intake;
 mod manifest;
+pub mod messages;
+mod output;
 mod partition;
 mod store;
 mod tombstones;
@@ -14,11 +16,11 @@ use std::sync::Arc;
 
 use lakeward_circuit::circuit;
 use lakeward_circuit::compile::SinkPlan;
-use lakeward_circuit::pipeline::{OnFault, Origin, Source as SourceSql, Start, Target};
+use lakeward_circuit::pipeline::{OnFault, Origin, Sink as SinkSql, Source as SourceSql, Start, Target};
 use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_delta::view::{Compaction, View, ViewOptions};
 use lakeward_delta::{Created, NamedTopic, Place, Table, TableOptions, Topic, create};
-use lakeward_kafka::{LagProbe, Source};
+use lakeward_kafka::{LagProbe, Sink, SinkSource, Source, TopicIdentity};
 use lakeward_protocol::core::step::{OnLostState, SourcePlan, StepCore, StepPlan};
 use lakeward_protocol::core::{Beginning, OnGap};
 use lakeward_protocol::drive::step::{Ports, StepLimits, drive_steps};
@@ -41,8 +43,10 @@ use crate::session::Session;
 use crate::watch::Progress;
 use crate::world::Os;
 use copies::Copies;
-use engine::{Engine, EngineOptions};
+use engine::{Engine, EngineOptions, Writing};
 use intake::Intake;
+use messages::MessageWriter;
+use output::Output;
 use store::Checkpoints;
 use watch::Steps;
 
@@ -84,10 +88,10 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         },
         None => None,
     };
-    let views: Vec<ViewOptions> = loaded.compiled.sinks.iter().map(view_options).collect();
+    let writings = writings(&loaded)?;
     let Some(topics) = topics(&loaded, &inputs, &session)? else { return Ok(()) };
-    let Some(sinks) = sinks(&loaded, &views, &app_id, &topics, &session)? else { return Ok(()) };
-    let names: Vec<String> = sinks.iter().map(|sink| sink.table().name().to_owned()).collect();
+    let Some(sinks) = sinks(&loaded, &writings, &app_id, &topics, &session)? else { return Ok(()) };
+    let names: Vec<String> = sinks.iter().map(|sink| sink.name().to_owned()).collect();
     let state = state(args, &loaded, &session)?;
     let workers = usize::from(args.workers.unwrap_or(loaded.pipeline.settings.workers));
     tracing::info!(
@@ -97,7 +101,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         state.place.name,
         state.copies.as_ref().map(|_| format!(", worked on in {}", state.folder.display())).unwrap_or_default()
     );
-    let engine = engine(&loaded, views, &state, workers, &budget, &session)?;
+    let engine = engine(&loaded, writings, &state, workers, &budget, &session)?;
     let sinks = sinks.into_iter().zip(engine.counts()).map(|(sink, counts)| sink.counting(counts)).collect();
     let sources = topics.into_iter().map(|named| named.source).collect();
     let checkpoints = Checkpoints::new(state.place, sources, session.runtime.handle().clone(), state.copies);
@@ -200,6 +204,18 @@ fn ends(inputs: &[Source], session: &Session) -> Result<Option<Frontier>, Failur
     Ok(Some(all))
 }
 
+/// How each sink is written.
+fn writings(loaded: &Loaded) -> Result<Vec<Writing>, Failure> {
+    let writing = |(sink, plan): (&SinkSql, &SinkPlan)| match &sink.target {
+        Target::Delta(_) => Ok(Writing::Table(view_options(plan))),
+        Target::Kafka(_) => {
+            let writer = MessageWriter::new(plan, &plan.schema);
+            writer.map(Writing::Topic).map_err(|error| Failure::new(Exit::Config, error))
+        }
+    };
+    loaded.pipeline.sinks.iter().zip(&loaded.compiled.sinks).map(writing).collect()
+}
+
 fn view_options(sink: &SinkPlan) -> ViewOptions {
     ViewOptions {
         mode: check::mode(sink.mode),
@@ -209,19 +225,34 @@ fn view_options(sink: &SinkPlan) -> ViewOptions {
     }
 }
 
-/// Each sink's table, made where there is none.
+/// Each sink, its table made where there is none. `None` when told to stop meanwhile.
 fn sinks(
     loaded: &Loaded,
-    views: &[ViewOptions],
+    writings: &[Writing],
     app_id: &str,
     topics: &[NamedTopic],
     session: &Session,
-) -> Result<Option<Vec<View>>, Failure> {
+) -> Result<Option<Vec<Output>>, Failure> {
     let mut sinks = Vec::new();
-    for (at, view) in views.iter().enumerate() {
-        let Some(table) = sink_table(loaded, at, app_id, session)? else { return Ok(None) };
-        let table = table.of_pipeline(topics.to_vec());
-        sinks.push(View::open(table, view.clone()).map_err(|error| Failure::port(&error))?);
+    for (at, writing) in writings.iter().enumerate() {
+        let sink = &loaded.pipeline.sinks[at];
+        sinks.push(match (&sink.target, writing) {
+            (Target::Kafka(kafka), _) => {
+                let known = |named: &NamedTopic| SinkSource {
+                    name: named.source.clone(),
+                    topic: TopicIdentity { name: named.topic.name.clone(), id: named.topic.id },
+                };
+                let mut config = check::sink_config(kafka, app_id, &sink.name.text);
+                config.sources = topics.iter().map(known).collect();
+                Output::Topic(Box::new(Sink::open(config).map_err(|error| Failure::port(&error))?))
+            }
+            (Target::Delta(_), Writing::Table(view)) => {
+                let Some(table) = sink_table(loaded, at, app_id, session)? else { return Ok(None) };
+                let view = View::open(table.of_pipeline(topics.to_vec()), view.clone());
+                Output::Table(Box::new(view.map_err(|error| Failure::port(&error))?))
+            }
+            (Target::Delta(_), Writing::Topic(_)) => unreachable!("a table's sink is written as one"),
+        });
     }
     Ok(Some(sinks))
 }
@@ -229,12 +260,7 @@ fn sinks(
 /// A sink's table, made where there is none. `None` when told to stop.
 fn sink_table(loaded: &Loaded, at: usize, app_id: &str, session: &Session) -> Result<Option<Table>, Failure> {
     let sink = &loaded.pipeline.sinks[at];
-    let Target::Delta(delta) = &sink.target else {
-        return Err(Failure::new(
-            Exit::Config,
-            format_args!("sink {}: Kafka as a sink is not supported yet; write to a Delta table", sink.name.text),
-        ));
-    };
+    let Target::Delta(delta) = &sink.target else { unreachable!("only a table's sink has one") };
     let location = delta.location.reveal();
     let wanted = check::wanted(&loaded.compiled.sinks[at]).map_err(|error| Failure::port(&error))?;
     match session.wait_for(|| create(location, &wanted, session.runtime.handle()))? {
@@ -263,7 +289,7 @@ fn sink_table(loaded: &Loaded, at: usize, app_id: &str, session: &Session) -> Re
 
 fn engine(
     loaded: &Loaded,
-    views: Vec<ViewOptions>,
+    sinks: Vec<Writing>,
     state: &State,
     workers: usize,
     budget: &Budget,
@@ -282,7 +308,7 @@ fn engine(
         copies: state.copies.clone(),
         schemas: loaded.compiled.sinks.iter().map(|sink| sink.schema.clone()).collect(),
         has_dead_letters: loaded.pipeline.settings.has_dead_letters,
-        views,
+        sinks,
         most_bytes: usize::try_from(budget.stage_bytes).unwrap_or(usize::MAX).min(MOST_STEP_BYTES),
         most_messages: loaded.pipeline.settings.step_max_messages,
         runtime: session.runtime.handle().clone(),

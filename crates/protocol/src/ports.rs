@@ -395,8 +395,9 @@ pub trait OutputLog {
         Ok(None)
     }
 
-    /// Housekeeping after a commit (checkpoint, log cleanup). Best effort: what fails is logged and
-    /// counted by the log itself, and tried again another time.
+    /// Housekeeping after a commit (checkpoint, log cleanup), by step also from time to time without
+    /// one. Best effort: what fails is logged and counted by the log itself, and tried again another
+    /// time.
     fn tend(&mut self);
 }
 

@@ -13,7 +13,7 @@ use crate::run::job::{Job, PARTITIONS};
 
 /// `protocol::ports::Point`, as LAKEWARD_CRASH_AT spells it, and at which of its times to die: a round of commits
 /// passes some of them once for each sink.
-const POINTS: [(&str, &[u32]); 18] = [
+pub const POINTS: [(&str, &[u32]); 18] = [
     ("before-start", &[1]),
     ("after-step", &[1, 3]),
     ("before-seal", &[1, 2, 3]),
@@ -53,7 +53,7 @@ fn assert_killed(ended: &Ended) {
 }
 
 /// Whether the process died where it was told to; else it is killed now.
-fn died(mut running: Running, asks_to_stop: bool) -> bool {
+pub fn died(mut running: Running, asks_to_stop: bool) -> bool {
     if asks_to_stop {
         // The last points lie on the way out, after a step or two.
         if running.wait_within(Duration::from_secs(2)).is_none() {

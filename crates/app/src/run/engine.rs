@@ -18,8 +18,8 @@ use lakeward_circuit::delta::{Delta, Part};
 use lakeward_circuit::folder::Folder;
 use lakeward_circuit::plan::Plan;
 use lakeward_circuit::refused::Refused;
-use lakeward_delta::view::{Change, Counts, StageError, Staged, ViewOptions, ViewWriter};
-use lakeward_delta::{Layout, Tally};
+use lakeward_delta::Tally;
+use lakeward_delta::view::{Change, Counts, StageError, ViewOptions, ViewWriter};
 use lakeward_protocol::ports::{Checkpoint, Circuit, Exit, Fault, Restored, Verdict};
 use lakeward_protocol::position::{CommitId, Frontier, PartitionId, SinkId};
 use lakeward_protocol::records::Records;
@@ -27,8 +27,18 @@ use tokio::runtime::Handle;
 
 use super::copies::{Copies, Fetched};
 use super::intake::{Intake, IntakeError};
+use super::messages::{MessageError, MessageWriter};
+use super::output::{Form, Sealed};
 use super::store::StoreError;
 use crate::meters;
+
+/// How a sink is written.
+pub enum Writing {
+    /// Into a table.
+    Table(ViewOptions),
+    /// Into a topic.
+    Topic(MessageWriter),
+}
 
 /// What the engine works with.
 pub struct EngineOptions {
@@ -45,7 +55,7 @@ pub struct EngineOptions {
     /// Whether the last sink is that of dead letters.
     pub has_dead_letters: bool,
     /// How each sink is written.
-    pub views: Vec<ViewOptions>,
+    pub sinks: Vec<Writing>,
     /// Bytes of records that make a step due.
     pub most_bytes: usize,
     /// Messages that make a step due.
@@ -91,6 +101,9 @@ pub enum RunError {
     /// A sink's rows.
     #[error("sink {sink}: {source}")]
     Stage { sink: usize, source: StageError },
+    /// Rows that a topic can't take.
+    #[error(transparent)]
+    Messages(#[from] MessageError),
 }
 
 impl From<StartError> for RunError {
@@ -106,7 +119,7 @@ impl From<StartError> for RunError {
 impl Fault for RunError {
     fn verdict(&self) -> Verdict {
         match self {
-            Self::Intake(IntakeError::Bad { .. }) => Verdict::Stop(Exit::Data),
+            Self::Intake(IntakeError::Bad { .. }) | Self::Messages(_) => Verdict::Stop(Exit::Data),
             Self::Intake(IntakeError::Columns { .. }) | Self::Refused(_) | Self::State(_) => {
                 Verdict::Stop(Exit::Config)
             }
@@ -200,13 +213,14 @@ fn nothing(schema: &SchemaRef) -> Part {
 }
 
 impl Circuit for Engine {
-    type Batch = Staged;
-    type Layout = Layout;
+    type Batch = Sealed;
+    type Layout = Form;
     type Error = RunError;
 
-    fn open(&mut self, sink: SinkId, layout: &Layout) -> Result<(), RunError> {
+    fn open(&mut self, sink: SinkId, layout: &Form) -> Result<(), RunError> {
         let at = usize::from(sink.0);
-        let stager = ViewWriter::open(layout, &self.options.views[at]);
+        let (Writing::Table(options), Form::Table(layout)) = (&self.options.sinks[at], layout) else { return Ok(()) };
+        let stager = ViewWriter::open(layout, options);
         let stager = stager.map_err(|error| RunError::Stage { sink: at, source: error.into() })?;
         self.held[at].stager = Some(stager);
         Ok(())
@@ -296,7 +310,7 @@ impl Circuit for Engine {
         Ok(holding)
     }
 
-    fn seal(&mut self, sink: SinkId) -> Result<Option<Staged>, RunError> {
+    fn seal(&mut self, sink: SinkId) -> Result<Option<Sealed>, RunError> {
         let at = usize::from(sink.0);
         let step = self.step_number();
         let held = &mut self.held[at];
@@ -305,18 +319,20 @@ impl Circuit for Engine {
             return Ok(None);
         }
         let rows = |wanted: fn(i64) -> i64| copies(&held.changes, wanted);
-        let change = Change {
-            inserts: rows(|weight| weight.max(0)),
-            deletes: rows(|weight| weight.min(0).unsigned_abs().try_into().unwrap_or(i64::MAX)),
-            step,
-            tally: self.tallies[at].clone(),
+        let inserts = rows(|weight| weight.max(0));
+        let deletes = rows(|weight| weight.min(0).unsigned_abs().try_into().unwrap_or(i64::MAX));
+        let sealed = match &self.options.sinks[at] {
+            Writing::Table(_) => {
+                let change = Change { inserts, deletes, step, tally: self.tallies[at].clone() };
+                let stager = held.stager.as_mut().expect("the loop opens a sink before a step wants it");
+                let staged = stager.stage(&change, &self.options.runtime);
+                Sealed::Files(staged.map_err(|source| RunError::Stage { sink: at, source })?)
+            }
+            Writing::Topic(writer) => Sealed::Messages(writer.messages(&inserts, &deletes, step)?),
         };
-        let stager = held.stager.as_mut().expect("the loop opens a sink before a step wants it");
-        let staged =
-            stager.stage(&change, &self.options.runtime).map_err(|source| RunError::Stage { sink: at, source })?;
         held.changes = nothing(&self.options.schemas[at]);
         self.tallies[at].clear();
-        Ok(Some(staged))
+        Ok(Some(sealed))
     }
 
     fn prepare(&mut self, id: CommitId) -> Result<(), RunError> {

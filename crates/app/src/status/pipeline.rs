@@ -1,22 +1,20 @@
-//! `lakeward status PIPELINE`: where each table of a pipeline stands, by source and partition.
+//! `lakeward status PIPELINE`: where each table and topic of a pipeline stands, by source and partition.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use lakeward_circuit::pipeline::Origin;
 use lakeward_kafka::Source;
-use lakeward_protocol::ports::Exit;
 use lakeward_protocol::position::{Frontier, PartitionId};
 use serde_json::{Value, json};
 
 use crate::check;
 use crate::cli::{Output, StatusArgs};
 use crate::failure::Failure;
-use crate::pipeline::{self, Loaded};
+use crate::pipeline::{self, Loaded, Place};
 use crate::report::{grouped, table};
 use crate::session::Session;
 use crate::verify::common::{self, Common, Stood, Trail};
-use crate::verify::follow;
 
 /// A partition of a source, as a sink has it.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,14 +36,11 @@ type Known = (String, String, Option<Frontier>);
 pub fn run(args: &StatusArgs, session: &Session) -> Result<(), Failure> {
     let path = Path::new(&args.table);
     let loaded = pipeline::load(path)?;
-    let prefix = format!("{}-", pipeline::app_id(path, &loaded));
-    let sinks = pipeline::delta_sinks(&loaded);
-    if sinks.is_empty() {
-        return Err(Failure::new(Exit::Config, format_args!("pipeline {}: no sink is a Delta table", args.table)));
-    }
+    let app_id = pipeline::app_id(path, &loaded);
+    let (prefix, sinks) = (format!("{app_id}-"), pipeline::sinks(&loaded, &app_id));
     let mut trails = Vec::new();
-    for (_, location) in &sinks {
-        trails.push(Trail::of(&follow(location, session)?, &prefix));
+    for (_, place) in &sinks {
+        trails.push(Trail::of(&common::follow(place, &prefix, session)?, &prefix));
     }
     let known = known(args, &loaded)?;
     let common = common::of_pipeline(&loaded.way, &trails);
@@ -109,11 +104,11 @@ impl Line {
     }
 }
 
-fn described(loaded: &Loaded, sinks: &[(String, String)], common: Option<&Common>, prefix: &str) -> String {
+fn described(loaded: &Loaded, sinks: &[(String, Place)], common: Option<&Common>, prefix: &str) -> String {
     common::described(&loaded.way, common, sinks.iter().map(|(sink, _)| sink.as_str()), prefix)
 }
 
-fn text(sinks: &[(String, String)], lines: &[Vec<Line>]) -> String {
+fn text(sinks: &[(String, Place)], lines: &[Vec<Line>]) -> String {
     let number = |number: Option<i64>, lacking: &str| number.map_or_else(|| lacking.to_owned(), grouped);
     let mut rows = Vec::new();
     for ((sink, _), lines) in sinks.iter().zip(lines) {
@@ -136,12 +131,12 @@ fn text(sinks: &[(String, String)], lines: &[Vec<Line>]) -> String {
     out
 }
 
-fn as_json(path: &str, sinks: &[(String, String)], lines: &[Vec<Line>], common: Option<&Common>) -> Value {
+fn as_json(path: &str, sinks: &[(String, Place)], lines: &[Vec<Line>], common: Option<&Common>) -> Value {
     let each: Vec<Value> = sinks
         .iter()
         .zip(lines)
         .enumerate()
-        .map(|(at, ((sink, location), lines))| {
+        .map(|(at, ((sink, place), lines))| {
             let partitions: Vec<Value> = lines
                 .iter()
                 .map(|line| {
@@ -152,7 +147,13 @@ fn as_json(path: &str, sinks: &[(String, String)], lines: &[Vec<Line>], common: 
                 })
                 .collect();
             let version = common.map(|common| common.versions[at]);
-            json!({ "sink": sink, "table": location, "common_version": version, "partitions": partitions })
+            let (table, topic) = match place {
+                Place::Table(location) => (Some(location), None),
+                Place::Topic(config) => (None, Some(&config.topic)),
+            };
+            json!({
+                "sink": sink, "table": table, "topic": topic, "common_version": version, "partitions": partitions,
+            })
         })
         .collect();
     json!({ "pipeline": path, "common_frontier": common.map(|common| &common.frontier), "sinks": each })

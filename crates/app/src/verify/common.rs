@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 
+use lakeward_kafka::Sink;
 use lakeward_protocol::ports::Exit;
 
-use super::chain::Chains;
+use super::chain::{Chain, Chains};
 use crate::failure::Failure;
-use crate::pipeline::Way;
+use crate::pipeline::{Place, Way};
 use crate::session::Session;
 
 /// Next offsets, by the `txn`'s app id.
@@ -105,6 +106,25 @@ fn common(trails: &[Trail]) -> Option<Common> {
     };
     let versions = trails.iter().map(|trail| trail.within(frontier)).collect::<Option<Vec<u64>>>()?;
     Some(Common { frontier: frontier.clone(), versions })
+}
+
+/// What a sink says of itself: a table all that its log holds, a topic its newest frontier alone.
+///
+/// # Errors
+/// When it can't be read.
+pub fn follow(place: &Place, prefix: &str, session: &Session) -> Result<Chains, Failure> {
+    let config = match place {
+        Place::Table(location) => return super::follow(location, session),
+        Place::Topic(config) => config,
+    };
+    let state = Sink::look(config).map_err(|error| Failure::port(&error))?;
+    let mut chains = Chains { first: state.version, version: state.version, ..Chains::default() };
+    for (source, partition, next) in state.frontier {
+        let ends = vec![(state.version, next.get())];
+        let chain = Chain { partition, to: next.get(), ends, ..Chain::default() };
+        chains.chains.insert(format!("{prefix}{source}-{partition}"), chain);
+    }
+    Ok(chains)
 }
 
 /// Reads the logs of a pipeline's tables and finds their moment; `None` by partition, where there is none.

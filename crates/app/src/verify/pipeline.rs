@@ -11,13 +11,15 @@ use super::common::{self, Common, Stood, Trail};
 use crate::check;
 use crate::cli::{Output, VerifyArgs};
 use crate::failure::Failure;
-use crate::pipeline::{self, Loaded, Way};
+use crate::pipeline::{self, Loaded, Place, Way};
+use crate::report::{grouped, table};
 use crate::session::Session;
 
-/// One table of the pipeline.
+/// One table or topic of the pipeline.
 struct Sink {
     name: String,
-    location: String,
+    place: String,
+    is_topic: bool,
     chains: Chains,
 }
 
@@ -28,17 +30,19 @@ struct Sink {
 pub fn run(args: &VerifyArgs, session: &Session) -> Result<(), Failure> {
     let path = Path::new(&args.table);
     let loaded = pipeline::load(path)?;
-    let prefix = format!("{}-", pipeline::app_id(path, &loaded));
-    let locations = pipeline::delta_sinks(&loaded);
-    let Some((_, journal)) = locations.first() else {
-        return Err(Failure::new(Exit::Config, format_args!("pipeline {}: no sink is a Delta table", args.table)));
-    };
+    let app_id = pipeline::app_id(path, &loaded);
+    let (prefix, places) = (format!("{app_id}-"), pipeline::sinks(&loaded, &app_id));
+    let (_, journal) = places.first().expect("a pipeline has a sink");
     // For the common frontier the first sink is read first, for P7 last: others only go on meanwhile.
-    let mut trails = vec![Trail::of(&super::follow(journal, session)?, &prefix)];
+    let mut trails = vec![Trail::of(&common::follow(journal, &prefix, session)?, &prefix)];
     let mut sinks = Vec::new();
-    for (name, location) in locations.iter().rev() {
-        let chains = super::follow(location, session)?;
-        sinks.insert(0, Sink { name: name.clone(), location: location.clone(), chains });
+    for (name, place) in places.iter().rev() {
+        let chains = common::follow(place, &prefix, session)?;
+        let (text, is_topic) = match place {
+            Place::Table(location) => (location.clone(), false),
+            Place::Topic(config) => (format!("topic {}", config.topic), true),
+        };
+        sinks.insert(0, Sink { name: name.clone(), place: text, is_topic, chains });
     }
     trails.extend(sinks[1..].iter().map(|sink| Trail::of(&sink.chains, &prefix)));
     let sources: Vec<&str> = loaded.pipeline.sources.iter().map(|source| source.name.text.as_str()).collect();
@@ -54,7 +58,8 @@ pub fn run(args: &VerifyArgs, session: &Session) -> Result<(), Failure> {
         find_who_is_ahead(&mut sinks, &prefix);
     }
     if let Some(brokers) = &args.kafka {
-        for sink in &mut sinks[..journals] {
+        // A topic keeps no spans of what it took in.
+        for sink in sinks.iter_mut().filter(|sink| !sink.is_topic).take(journals) {
             compare(&mut sink.chains, brokers, args, &loaded)?;
         }
     }
@@ -121,10 +126,24 @@ fn compare(chains: &mut Chains, brokers: &str, args: &VerifyArgs, loaded: &Loade
 fn text(way: &Way, sinks: &[Sink], common: Option<&Common>, prefix: &str) -> String {
     let mut out = String::new();
     for sink in sinks {
-        out += &format!("sink {}: {}", sink.name, super::text(&sink.location, &sink.chains));
+        let said = if sink.is_topic { of_topic(sink) } else { super::text(&sink.place, &sink.chains) };
+        out += &format!("sink {}: {said}", sink.name);
         out.push('\n');
     }
     out + &common::described(way, common, sinks.iter().map(|sink| sink.name.as_str()), prefix)
+}
+
+/// A topic says where it stands, and nothing of how it came there.
+fn of_topic(sink: &Sink) -> String {
+    let rows = sink.chains.chains.iter().map(|(txn, chain)| vec![txn.clone(), grouped(chain.to)]);
+    let mut out = format!("{} at version {}\n", sink.place, sink.chains.version);
+    out += &table(&["txn", "next offset"], &rows.collect::<Vec<_>>());
+    for finding in &sink.chains.findings {
+        let txn = finding.txn.as_deref().unwrap_or_default();
+        out += &format!("FAULT: version {}: {txn}: {}\n", finding.version, finding.text);
+    }
+    out + "proved: no offset beyond the first sink's. Not proved here: that each change is in the topic once, since it \
+           keeps no log of its transactions; a reader with isolation.level = read_committed sees them\n"
 }
 
 fn as_json(path: &str, sinks: &[Sink], common: Option<&Common>) -> Value {
@@ -132,7 +151,8 @@ fn as_json(path: &str, sinks: &[Sink], common: Option<&Common>) -> Value {
         .iter()
         .enumerate()
         .map(|(at, sink)| {
-            let mut one = super::json(&sink.location, &sink.chains);
+            let mut one = super::json(&sink.place, &sink.chains);
+            one["topic"] = json!(sink.is_topic);
             one["sink"] = json!(sink.name);
             one["common_version"] = json!(common.map(|common| common.versions[at]));
             one
@@ -151,7 +171,7 @@ mod tests {
     fn sink(name: &str, chains: &[(&str, i64)]) -> Sink {
         let chain = |&(txn, to): &(&str, i64)| (txn.to_owned(), Chain { to, ..Chain::default() });
         let chains = Chains { chains: chains.iter().map(chain).collect(), ..Chains::default() };
-        Sink { name: name.to_owned(), location: String::new(), chains }
+        Sink { name: name.to_owned(), place: String::new(), is_topic: false, chains }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::memo::Memo;
 use super::{PATIENCE, SinkConfig};
 use crate::context::{Context, Event};
 use crate::error::KafkaError;
-use crate::native::{IdentityQuery, TopicId, c_name};
+use crate::native::{Described, IdentityQuery, TopicId, c_name};
 use crate::source::{is_topic_name, setting};
 use crate::trouble::{Kind, Trouble};
 
@@ -55,7 +55,8 @@ impl Reader {
         let (partitions, broker) = self.metadata()?;
         let asked = IdentityQuery::ask(&self.consumer, &self.name, broker, PATIENCE);
         let answer = asked.answer(PATIENCE + Duration::from_secs(1)).unwrap_or(Err(Code::OperationTimedOut));
-        let id = answer.map_err(|code| self.failed("ask for the id", &Rdkafka::MetadataFetch(code)))?;
+        let Described { id, .. } =
+            answer.map_err(|code| self.failed("ask for the id", &Rdkafka::MetadataFetch(code)))?;
         let mut list = TopicPartitionList::new();
         list.add_partition_range(&self.config.topic, 0, i32::try_from(partitions).unwrap_or(i32::MAX) - 1);
         let list = self.consumer.committed_offsets(list, PATIENCE);

@@ -3,6 +3,7 @@
 //! What the core leaves out is here: time, sizes, retries. An error that may heal is waited out, and
 //! then the core is asked again; nothing is tried again blindly.
 
+mod house;
 mod input;
 mod limits;
 mod save;
@@ -82,6 +83,8 @@ pub struct StepDrive<I, C, O: OutputLog, S, W, V> {
     since_ms: Option<u64>,
     value_bytes: usize,
     saved_ms: u64,
+    /// When sinks were last tended for want of anything else.
+    tended_ms: u64,
     trouble: Backoff,
     puts: Backoff,
     races: Backoff,
@@ -118,6 +121,7 @@ where
             since_ms: None,
             value_bytes: 0,
             saved_ms,
+            tended_ms: saved_ms,
             trouble: Backoff::new(FIRST_RETRY_MS, LONGEST_RETRY_MS),
             puts: Backoff::new(FIRST_RETRY_MS, LONGEST_RETRY_MS),
             races: Backoff::new(FIRST_RACE_MS, LONGEST_RACE_MS),
@@ -196,7 +200,7 @@ where
             StepAction::Open { sink } => {
                 let layout = self.sink(sink).layout();
                 let opened = self.ports.circuit.open(sink, &layout);
-                opened.map_err(trouble(Port::Circuit, "prepare for a table's schema"))?;
+                opened.map_err(trouble(Port::Circuit, "prepare for a sink's schema"))?;
                 StepEvent::Opened(sink)
             }
             StepAction::Restore(checkpoint) => self.restore(&checkpoint)?,
@@ -237,7 +241,7 @@ where
             }
             StepAction::Load { sink, partitions } => {
                 let head = self.sink(sink).load(&partitions);
-                StepEvent::Loaded(head.map_err(trouble(Port::Output, "read a table's log"))?)
+                StepEvent::Loaded(head.map_err(trouble(Port::Output, "read a sink's log"))?)
             }
             StepAction::Ask { partition } => {
                 let bounds = self.ports.input.bounds(partition);
@@ -249,58 +253,6 @@ where
                 StepEvent::Gaps(gaps.map_err(trouble(Port::Output, "read what gaps a table's log has"))?)
             }
             other => unreachable!("{other:?} asks nothing"),
-        })
-    }
-
-    /// What follows commits.
-    fn keep_house(&mut self, action: StepAction) -> Result<StepEvent, Trouble> {
-        Ok(match action {
-            StepAction::Announce { frontier } => {
-                self.world.reach(Point::BeforeAnnounce);
-                self.ports.input.announce(&frontier);
-                self.world.reach(Point::AfterAnnounce);
-                StepEvent::Announced
-            }
-            StepAction::Tend { sink } => {
-                self.world.reach(Point::BeforeTend);
-                self.sink(sink).tend();
-                self.world.reach(Point::AfterTend);
-                StepEvent::Tended(sink)
-            }
-            StepAction::Prepare { id } => {
-                self.world.reach(Point::BeforePrepare);
-                let begun = self.ports.circuit.prepare(id);
-                begun.map_err(trouble(Port::Circuit, "begin to save the state"))?;
-                self.world.reach(Point::AfterPrepare);
-                StepEvent::Prepared
-            }
-            StepAction::Remove(old) => {
-                self.world.reach(Point::BeforeRemove);
-                let removed = self.ports.checkpoints.remove(&old);
-                removed.map_err(trouble(Port::Checkpoints, "remove older checkpoints"))?;
-                self.watch.removed(old.len());
-                self.world.reach(Point::AfterRemove);
-                StepEvent::Removed
-            }
-            StepAction::Trim { below } => {
-                self.world.reach(Point::BeforeTrim);
-                self.ports.input.trim(&below).map_err(trouble(Port::Input, "trim the source"))?;
-                self.watch.trimmed(&below);
-                self.world.reach(Point::AfterTrim);
-                StepEvent::Trimmed
-            }
-            StepAction::Release { partitions } => {
-                self.world.reach(Point::BeforeRelease);
-                self.ports.input.release(&partitions).map_err(trouble(Port::Input, "let go of the input"))?;
-                self.world.reach(Point::AfterRelease);
-                StepEvent::Released
-            }
-            StepAction::Discard(why) => {
-                self.watch.discarded(&why);
-                self.forget_batch();
-                StepEvent::Discarded
-            }
-            other => unreachable!("{other:?} is done elsewhere"),
         })
     }
 

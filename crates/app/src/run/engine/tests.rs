@@ -73,7 +73,7 @@ impl Process {
             copies: Some(Copies::new(place, runtime.handle().clone())),
             schemas: Vec::new(),
             has_dead_letters: false,
-            views: Vec::new(),
+            sinks: Vec::new(),
             most_bytes: 0,
             most_messages: 0,
             runtime: runtime.handle().clone(),

@@ -36,7 +36,10 @@ where
         let wait = self.until_due();
         let said = self.ports.input.poll(self.limits.batch_messages, wait);
         let event = match said.map_err(trouble(Port::Input, "read"))? {
-            None => return Ok(Progress::Idle),
+            None => {
+                self.tend_idle();
+                return Ok(Progress::Idle);
+            }
             Some(Input::Records(records)) => return self.take(records),
             Some(Input::Reached { partition, end }) => {
                 self.watch.reached(partition, end);

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::{Ports, StepDrive, StepLimits};
 use crate::core::step::{SourcePlan, StepCore, StepPlan, StepReason};
@@ -173,6 +175,25 @@ fn run(process: &mut Process) -> Result<Ending, Stopped> {
 
 fn rows(view: &View) -> Vec<&str> {
     view.keys().map(String::as_str).collect()
+}
+
+#[test]
+fn sinks_are_tended_by_the_clock_though_nothing_is_committed() {
+    let mut scene = Scene::new();
+    let sinks = scene.tables.iter().map(|table| table.open(1)).collect();
+    let tended = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&tended);
+    let world = scene.world().reaching(move |point| {
+        count.fetch_add(usize::from(point == Point::BeforeTend), Ordering::Relaxed);
+    });
+    let mut process = scene.process_over(plan(), world, sinks, scene.states.open());
+    settle(&mut process);
+    let before = tended.load(Ordering::Relaxed);
+    for hours in 1..=3 {
+        scene.clock.advance(Duration::from_secs(60 * 60));
+        settle(&mut process);
+        assert_eq!(tended.load(Ordering::Relaxed), before + hours);
+    }
 }
 
 #[test]
@@ -398,8 +419,7 @@ fn outages_are_waited_out() {
     assert_eq!(run(&mut process).expect("it ends well"), Ending::Stopped);
     scene.check();
     assert_eq!(rows(&scene.tables[0].view()), ["a=1"]);
-    for what in ["retrying output read a table's log", "retrying output commit", "retrying checkpoints put a manifest"]
-    {
+    for what in ["retrying output read a sink's log", "retrying output commit", "retrying checkpoints put a manifest"] {
         assert!(scene.log.count(what) > 0, "{what}: {:?}", scene.log.0);
     }
 }

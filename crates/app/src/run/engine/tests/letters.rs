@@ -31,7 +31,7 @@ fn engine(folder: &std::path::Path, runtime: &Handle) -> Engine {
         copies: None,
         schemas: compiled.sinks.iter().map(|sink| sink.schema.clone()).collect(),
         has_dead_letters: true,
-        views: Vec::new(),
+        sinks: Vec::new(),
         most_bytes: usize::MAX,
         most_messages: u64::MAX,
         runtime: runtime.clone(),
