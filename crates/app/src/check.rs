@@ -167,7 +167,7 @@ fn settings(given: &[KafkaSetting]) -> Vec<(String, String)> {
 
 /// Looks at the columns, and asks the brokers for the topic.
 fn at_topic(sink: &KafkaSink, plan: &SinkPlan, online: bool) -> Result<String, String> {
-    MessageWriter::new(plan, &plan.schema).map_err(|error| error.to_string())?;
+    MessageWriter::new(plan).map_err(|error| error.to_string())?;
     if !online {
         return Ok(String::new());
     }

@@ -209,7 +209,7 @@ fn writings(loaded: &Loaded) -> Result<Vec<Writing>, Failure> {
     let writing = |(sink, plan): (&SinkSql, &SinkPlan)| match &sink.target {
         Target::Delta(_) => Ok(Writing::Table(view_options(plan))),
         Target::Kafka(_) => {
-            let writer = MessageWriter::new(plan, &plan.schema);
+            let writer = MessageWriter::new(plan);
             writer.map(Writing::Topic).map_err(|error| Failure::new(Exit::Config, error))
         }
     };

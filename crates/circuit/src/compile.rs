@@ -69,11 +69,12 @@ pub fn compile(pipeline: &Pipeline) -> Result<Compiled, SqlError> {
         .finish_for(&outputs, kept_as)
         .map_err(|(at, refused)| pipeline.error(of_views[at].from.place, format!("view {}: {refused}", outputs[at])))?;
     let growing = plan.growing();
-    let sinks = of_views
-        .iter()
-        .zip(&plan.views)
-        .map(|(sink, view)| sink_plan(pipeline, sink, &view.schema, growing[view.node.0]));
-    let mut sinks = sinks.collect::<Result<Vec<_>, _>>()?;
+    let sinks = of_views.iter().zip(&plan.views).map(|(sink, view)| {
+        let planned = sink_plan(pipeline, sink, &view.schema, growing[view.node.0])?;
+        names_rows(pipeline, sink, &planned, |key| plan.names_rows(view.node, key))?;
+        Ok(planned)
+    });
+    let mut sinks = sinks.collect::<Result<Vec<_>, SqlError>>()?;
     for sink in &pipeline.sinks[of_views.len()..] {
         sinks.push(sink_plan(pipeline, sink, &dead_letters::schema(), false)?);
     }
@@ -130,6 +131,25 @@ fn sink_plan(pipeline: &Pipeline, sink: &Sink, schema: &SchemaRef, grows: bool) 
     Ok(SinkPlan { name: sink.name.text.clone(), schema: schema.clone(), mode, key, partition_by })
 }
 
+/// A topic by key can't tell that a second row has a key: the later one would hide the other, and go with it.
+fn names_rows(
+    pipeline: &Pipeline,
+    sink: &Sink,
+    planned: &SinkPlan,
+    is_known: impl Fn(&[usize]) -> bool,
+) -> Result<(), SqlError> {
+    let Target::Kafka(kafka) = &sink.target else { return Ok(()) };
+    if planned.mode != Mode::Upsert || is_known(&planned.key) {
+        return Ok(());
+    }
+    let key: Vec<&str> = planned.key.iter().map(|at| planned.schema.field(*at).name().as_str()).collect();
+    Err(pipeline.error(kafka.place, format!(
+        "nothing shows that ({}) names one row of {}, and of two rows of a key the topic would keep the later one alone; take a key with all columns of a GROUP BY, a DISTINCT or the PRIMARY KEYs it is made of, or write mode = 'changelog'",
+        key.join(", "),
+        sink.from.text
+    )))
+}
+
 /// A table has no two columns of one name, whatever their case.
 fn unique(pipeline: &Pipeline, sink: &Sink, columns: &[&str], place: Place) -> Result<(), SqlError> {
     for (at, name) in columns.iter().enumerate() {
@@ -157,6 +177,53 @@ fn column(pipeline: &Pipeline, sink: &Sink, name: &Name, columns: &[&str]) -> Re
 #[cfg(test)]
 mod tests {
     use super::{Pipeline, compile};
+
+    #[test]
+    fn a_topics_key_must_name_its_rows() {
+        let text = |query: &str, key: &str| {
+            format!(
+                "CREATE SOURCE b (id BIGINT PRIMARY KEY, a BIGINT, p BIGINT) WITH (kafka = 'h:1', topic = 'b');
+                 CREATE SOURCE l (a BIGINT, p BIGINT) WITH (kafka = 'h:1', topic = 'l');
+                 CREATE VIEW v AS {query};
+                 CREATE SINK s FROM v WITH (kafka = 'h:1', topic = 't', mode = 'upsert', key = '{key}');"
+            )
+        };
+        let first = "SELECT a, p FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY p) AS n FROM l) WHERE n";
+        #[rustfmt::skip] // columns: query, key, whether it is known to name a row
+        let cases = [
+            ("SELECT id, a FROM b WHERE p > 1".to_owned(),                          "id",    true),
+            ("SELECT a, id AS i FROM b".to_owned(),                                 "i, a",  true),
+            ("SELECT id, a FROM b".to_owned(),                                      "a",     false),
+            ("SELECT id + 1 AS id FROM b".to_owned(),                               "id",    false),
+            ("SELECT a, p FROM l".to_owned(),                                       "a, p",  false),
+            ("SELECT DISTINCT a, p FROM l".to_owned(),                              "a, p",  true),
+            ("SELECT DISTINCT a, p FROM l".to_owned(),                              "a",     false),
+            ("SELECT a, COUNT(*) AS n FROM l GROUP BY a HAVING COUNT(*) > 1".to_owned(), "a", true),
+            ("SELECT a, p, COUNT(*) AS n FROM l GROUP BY a, p".to_owned(),          "a",     false),
+            ("SELECT COUNT(*) AS n FROM l GROUP BY a".to_owned(),                   "n",     false),
+            ("SELECT COUNT(*) AS n FROM l".to_owned(),                              "n",     true),
+            ("SELECT a FROM l UNION ALL SELECT a FROM l".to_owned(),                "a",     false),
+            ("SELECT a FROM l UNION SELECT id FROM b".to_owned(),                   "a",     true),
+            ("SELECT x.id, y.id AS j FROM b x JOIN b y ON x.a = y.a".to_owned(),    "id, j", true),
+            ("SELECT x.id, y.id AS j FROM b x JOIN b y ON x.a = y.a".to_owned(),    "id",    false),
+            ("SELECT x.id, y.p FROM b x JOIN b y ON x.a = y.id".to_owned(),         "id",    true),
+            ("SELECT x.id, y.p FROM b x LEFT JOIN b y ON x.a = y.id".to_owned(),    "id",    true),
+            ("SELECT x.id, y.id AS j FROM b x FULL JOIN b y ON x.a = y.a".to_owned(), "id, j", false),
+            ("SELECT x.id, y.p FROM b x JOIN l y ON x.id = y.a".to_owned(),         "id",    false),
+            ("SELECT id FROM b WHERE a IN (SELECT a FROM l)".to_owned(),            "id",    true),
+            (format!("{first} <= 1"),                                               "a",     true),
+            (format!("{first} <= 2"),                                               "a",     false),
+        ];
+        for (query, key, is_known) in cases {
+            let compiled = compile(&Pipeline::parse(&text(&query, key), &|_| None).expect("a pipeline"));
+            match compiled {
+                Ok(_) => assert!(is_known, "{query} by {key}"),
+                Err(error) => {
+                    assert!(!is_known && error.to_string().contains("names one row of v"), "{query} by {key}: {error}");
+                }
+            }
+        }
+    }
 
     /// Better than to take in late rows that the file sets aside.
     #[test]

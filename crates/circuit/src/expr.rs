@@ -28,6 +28,8 @@ pub struct Expression {
     physical: Arc<dyn PhysicalExpr>,
     text: String,
     kind: DataType,
+    /// The column whose values it has, or has in a type that tells all of them apart.
+    place: Option<usize>,
 }
 
 /// What came of a batch.
@@ -54,14 +56,15 @@ impl Expression {
         let context = PhysicalPlanningContext::default();
         let physical = create_physical_expr(&expr, schema, &ExecutionProps::new(), &context).map_err(refused)?;
         let physical = physical.transform_up(|expr| Ok(checked(expr))).map_err(refused)?.data;
-        Ok(Self { physical, text, kind })
+        let place = physical.downcast_ref::<Column>().map(Column::index);
+        Ok(Self { physical, text, kind, place })
     }
 
     /// Column `at` of the stream.
     #[must_use]
     pub fn column(at: usize, field: &Field) -> Self {
         let physical = Arc::new(Column::new(field.name(), at));
-        Self { physical, text: format!("{}@{at}", field.name()), kind: field.data_type().clone() }
+        Self { physical, text: format!("{}@{at}", field.name()), kind: field.data_type().clone(), place: Some(at) }
     }
 
     /// Column `at` of the stream as another type; it fails for a value that the type can't hold.
@@ -72,13 +75,19 @@ impl Expression {
         let field = schema.field(at);
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), at));
         let physical = expressions::cast(column, schema, kind.clone()).map_err(|error| Refused::new(plain(&error)))?;
-        Ok(Self { physical, text: format!("{}@{at} as {kind}", field.name()), kind: kind.clone() })
+        Ok(Self { physical, text: format!("{}@{at} as {kind}", field.name()), kind: kind.clone(), place: Some(at) })
     }
 
     /// All columns of a stream.
     #[must_use]
     pub fn columns(schema: &Schema) -> Vec<Self> {
         schema.fields().iter().enumerate().map(|(at, field)| Self::column(at, field)).collect()
+    }
+
+    /// The column that it only hands on, if it does no more than that.
+    #[must_use]
+    pub fn place(&self) -> Option<usize> {
+        self.place
     }
 
     /// In SQL's words, for people and for the plan's fingerprint.

@@ -22,6 +22,9 @@ use crate::refused::Refused;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub usize);
 
+/// Places of columns, ascending.
+pub type Columns = Vec<usize>;
+
 /// One operator of a circuit: what it does to changes of its inputs so that its output is, after each step, the answer
 /// over all that came in.
 pub trait Operator: std::fmt::Debug + Send + Sync {
@@ -46,6 +49,12 @@ pub trait Operator: std::fmt::Debug + Send + Sync {
     /// What it does to each change alone, where that is all that it does: then it keeps nothing, and knows no steps.
     fn linear(&self) -> Option<&dyn Linear> {
         None
+    }
+
+    /// Sets of columns that no two rows of its output have alike, NULLs being alike, given the same for each input. Those
+    /// that are known: where there is none, nothing is.
+    fn unique(&self, _inputs: &[&[Columns]]) -> Vec<Columns> {
+        Vec::new()
     }
 
     /// Adds it to a worker's circuit.
@@ -149,6 +158,17 @@ impl Plan {
         growing
     }
 
+    /// Whether these columns are known to name one row of a node's output.
+    #[must_use]
+    pub fn names_rows(&self, node: NodeId, columns: &[usize]) -> bool {
+        let mut unique: Vec<Vec<Columns>> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let inputs: Vec<&[Columns]> = node.inputs.iter().map(|input| unique[input.0].as_slice()).collect();
+            unique.push(node.operator.unique(&inputs));
+        }
+        unique[node.0].iter().any(|set| set.iter().all(|at| columns.contains(at)))
+    }
+
     /// Without the nodes that no view needs; sources stay.
     fn pruned(mut self) -> Self {
         let mut needed = vec![false; self.nodes.len()];
@@ -216,9 +236,10 @@ impl Planner {
         let schema =
             loose_schema(relation.schema.fields().iter().map(|field| (field.name().as_str(), field.data_type())));
         let only_grows = relation.changes == Changes::Grows;
+        let key = if let Changes::Keyed(key) = &relation.changes { Some(key.clone()) } else { None };
         self.plan.relations.push(relation);
         let floats = schema.fields().iter().any(|field| operator::scan::has_floats(field.data_type()));
-        let node = self.add(operator::scan::Source { at, name: name.clone(), only_grows, floats }, vec![], schema);
+        let node = self.add(operator::scan::Source { at, name: name.clone(), only_grows, key, floats }, vec![], schema);
         self.named.insert(name, node);
     }
 

@@ -29,11 +29,12 @@ pub struct MessageWriter {
 }
 
 impl MessageWriter {
-    /// For a view of these columns.
+    /// For a sink's columns.
     ///
     /// # Errors
     /// Columns that messages don't have, and a changelog of a view that has a column of ours.
-    pub fn new(sink: &SinkPlan, view: &SchemaRef) -> Result<Self, MessageError> {
+    pub fn new(sink: &SinkPlan) -> Result<Self, MessageError> {
+        let view = &sink.schema;
         let wrong = |what: String| MessageError { sink: sink.name.clone(), what };
         check_schema(view).map_err(wrong)?;
         let columns = if sink.mode == Mode::Changelog { changelog(view).map_err(wrong)? } else { Arc::clone(view) };
@@ -168,8 +169,8 @@ mod tests {
         Arc::new(Schema::new(vec![column("id", DataType::Int64), column("name", DataType::Utf8)]))
     }
 
-    fn sink(mode: Mode, key: &[usize]) -> SinkPlan {
-        SinkPlan { name: "s".to_owned(), mode, key: key.to_vec(), partition_by: vec![] }
+    fn sink(mode: Mode, key: &[usize], schema: SchemaRef) -> SinkPlan {
+        SinkPlan { name: "s".to_owned(), schema, mode, key: key.to_vec(), partition_by: vec![] }
     }
 
     /// Keys and values, as `key=value`.
@@ -179,7 +180,7 @@ mod tests {
         inserts: &[(i64, &str)],
         deletes: &[(i64, &str)],
     ) -> Result<Vec<String>, String> {
-        let writer = MessageWriter::new(&sink(mode, key), &view()).map_err(|error| error.to_string())?;
+        let writer = MessageWriter::new(&sink(mode, key, view())).map_err(|error| error.to_string())?;
         let messages = writer.messages(&rows(inserts), &rows(deletes), 7).map_err(|error| error.to_string())?;
         let text = |part: Option<&[u8]>| part.map_or("none", |part| std::str::from_utf8(part).unwrap()).to_owned();
         Ok(messages.iter().map(|message| format!("{}={}", text(message.key), text(message.value))).collect())
@@ -220,8 +221,8 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         let ours = Arc::new(Schema::new(vec![Field::new("_op", DataType::Utf8, true)]));
-        let error = MessageWriter::new(&sink(Mode::Changelog, &[]), &ours).err().expect("refused");
+        let error = MessageWriter::new(&sink(Mode::Changelog, &[], Arc::clone(&ours))).err().expect("refused");
         assert!(error.to_string().contains("sink s: a changelog has a field _op"), "{error}");
-        assert!(MessageWriter::new(&sink(Mode::Append, &[]), &ours).is_ok());
+        assert!(MessageWriter::new(&sink(Mode::Append, &[], ours)).is_ok());
     }
 }

@@ -30,7 +30,7 @@ use crate::delta::{Delta, Part, batch, loose_schema};
 use crate::evaluate::kept;
 use crate::expr::{Expression, plain};
 use crate::failure::Failures;
-use crate::plan::{NodeId, Operator, Planner, State};
+use crate::plan::{Columns, NodeId, Operator, Planner, State};
 use crate::read;
 use crate::refused::Refused;
 use crate::row::Row;
@@ -294,6 +294,10 @@ impl Operator for Aggregate {
                 )),
             })
             .collect()
+    }
+
+    fn unique(&self, _: &[&[Columns]]) -> Vec<Columns> {
+        vec![(0..self.groups).collect()]
     }
 
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {

@@ -10,7 +10,7 @@ use dbsp::utils::Tup2;
 use crate::builder::{Builder, Deltas, Kind, Rows};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch};
-use crate::plan::{NodeId, Operator, Planner, State};
+use crate::plan::{Columns, NodeId, Operator, Planner, State};
 use crate::read;
 use crate::refused::Refused;
 use crate::row::Row;
@@ -53,6 +53,11 @@ impl Operator for Distinct {
 
     fn only_grows(&self, inputs: &[bool]) -> bool {
         inputs.iter().all(|grows| *grows)
+    }
+
+    fn unique(&self, inputs: &[&[Columns]]) -> Vec<Columns> {
+        let whole = (0..self.schema.fields().len()).collect();
+        inputs[0].iter().cloned().chain([whole]).collect()
     }
 
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {

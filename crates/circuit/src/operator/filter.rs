@@ -15,7 +15,7 @@ use crate::delta::{Delta, Part};
 use crate::evaluate::kept;
 use crate::expr::Expression;
 use crate::failure::Failures;
-use crate::plan::{Linear, NodeId, Operator, Planner};
+use crate::plan::{Columns, Linear, NodeId, Operator, Planner};
 use crate::refused::Refused;
 
 /// Takes `WHERE` and `HAVING`.
@@ -58,6 +58,10 @@ impl Operator for Filter {
 
     fn only_grows(&self, inputs: &[bool]) -> bool {
         inputs.iter().all(|grows| *grows)
+    }
+
+    fn unique(&self, inputs: &[&[Columns]]) -> Vec<Columns> {
+        inputs[0].to_vec()
     }
 
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {

@@ -19,7 +19,7 @@ use crate::builder::{Builder, Deltas, Index, Indexed, Kind, index};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, loose_schema};
 use crate::expr::Expression;
-use crate::plan::{NodeId, Operator, Planner, State};
+use crate::plan::{Columns, NodeId, Operator, Planner, State};
 use crate::refused::Refused;
 use crate::row::Row;
 
@@ -156,6 +156,36 @@ impl Operator for Join {
     fn only_grows(&self, inputs: &[bool]) -> bool {
         let grows = matches!(self.kind, JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi);
         grows && inputs.iter().all(|grows| *grows)
+    }
+
+    /// A row of one side stands once where the other side has one row of its key at most; else it takes both sides' to
+    /// name a pair.
+    fn unique(&self, inputs: &[&[Columns]]) -> Vec<Columns> {
+        let counts = [0, 1].map(|at| self.sides[at].columns.fields().len());
+        let own = |at: usize, shift: usize| {
+            let sets = inputs[at].iter().filter(move |set| set.iter().all(|place| *place < counts[at]));
+            sets.map(move |set| set.iter().map(|place| place + shift).collect::<Columns>()).collect::<Vec<_>>()
+        };
+        let named_once =
+            |at: usize| inputs[at].iter().any(|set| set.iter().all(|place| self.sides[at].key_places.contains(place)));
+        match self.kind {
+            JoinType::LeftSemi | JoinType::LeftAnti => return own(0, 0),
+            JoinType::RightSemi | JoinType::RightAnti => return own(1, 0),
+            JoinType::Inner | JoinType::Left | JoinType::Right => {}
+            // Rows without a partner, of either side, may have NULL in all of both sets.
+            JoinType::Full | JoinType::LeftMark | JoinType::RightMark => return Vec::new(),
+        }
+        let (left, right) = (own(0, 0), own(1, counts[0]));
+        let mut unique: Vec<Columns> =
+            left.iter().flat_map(|left| right.iter().map(move |right| [left.as_slice(), right].concat())).collect();
+        // Rows of the other side that find no partner have NULLs in all of this one's columns.
+        if named_once(1) && matches!(self.kind, JoinType::Inner | JoinType::Left) {
+            unique.extend(left);
+        }
+        if named_once(0) && matches!(self.kind, JoinType::Inner | JoinType::Right) {
+            unique.extend(right);
+        }
+        unique
     }
 
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {

@@ -12,7 +12,7 @@ use crate::delta::{Delta, loose_schema};
 use crate::evaluate;
 use crate::expr::Expression;
 use crate::failure::Failures;
-use crate::plan::{Linear, NodeId, Operator, Planner};
+use crate::plan::{Columns, Linear, NodeId, Operator, Planner};
 use crate::refused::Refused;
 
 /// Takes a `SELECT` list.
@@ -96,6 +96,11 @@ impl Operator for Project {
 
     fn only_grows(&self, inputs: &[bool]) -> bool {
         inputs.iter().all(|grows| *grows)
+    }
+
+    fn unique(&self, inputs: &[&[Columns]]) -> Vec<Columns> {
+        let moved = |at: &usize| self.columns.iter().position(|column| column.place() == Some(*at));
+        inputs[0].iter().filter_map(|set| set.iter().map(moved).collect()).collect()
     }
 
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {

@@ -9,7 +9,7 @@ use crate::codec::normalised;
 use crate::delta::{Delta, Part, loose_schema};
 use crate::expr::Expression;
 use crate::failure::Failures;
-use crate::plan::{Linear, NodeId, Operator, Planner};
+use crate::plan::{Columns, Linear, NodeId, Operator, Planner};
 use crate::refused::Refused;
 
 /// Takes the scan of a table, and a table's or subquery's other name.
@@ -42,6 +42,8 @@ pub struct Source {
     pub name: String,
     /// Whether rows only come.
     pub only_grows: bool,
+    /// Places of the columns of its key.
+    pub key: Option<Columns>,
     /// Whether it has floating-point numbers, whose zeros and NaNs are to be one each.
     pub floats: bool,
 }
@@ -63,6 +65,10 @@ impl Operator for Source {
 
     fn only_grows(&self, _: &[bool]) -> bool {
         self.only_grows
+    }
+
+    fn unique(&self, _: &[&[Columns]]) -> Vec<Columns> {
+        self.key.iter().cloned().collect()
     }
 
     fn build(&self, builder: &Builder, _: &[Deltas]) -> Deltas {

@@ -23,7 +23,7 @@ use super::project::{extended, selected};
 use crate::builder::{Builder, Deltas, Kind};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch, loose_schema};
-use crate::plan::{NodeId, Operator, Planner, State};
+use crate::plan::{Columns, NodeId, Operator, Planner, State};
 use crate::read;
 use crate::refused::Refused;
 use crate::row::Row;
@@ -234,6 +234,16 @@ impl Operator for TopK {
 
     fn state(&self) -> Vec<State> {
         vec![State::unbounded("every row, by group and in order")]
+    }
+
+    /// Those of the input's rows that stay; and the group, where one row of it does.
+    fn unique(&self, inputs: &[&[Columns]]) -> Vec<Columns> {
+        let mut unique = inputs[0].to_vec();
+        if self.top.numbering == Numbering::RowNumber && self.top.first == self.top.last {
+            unique.push(self.groups.clone());
+        }
+        unique.retain(|set| set.iter().all(|at| *at < self.columns));
+        unique
     }
 
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {

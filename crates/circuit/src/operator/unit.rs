@@ -11,7 +11,7 @@ use super::union::Union;
 use crate::builder::{Builder, Deltas};
 use crate::delta::loose_schema;
 use crate::expr::Expression;
-use crate::plan::{NodeId, Operator, Planner};
+use crate::plan::{Columns, NodeId, Operator, Planner};
 use crate::refused::Refused;
 
 /// Takes `VALUES` and the relation without columns.
@@ -51,6 +51,10 @@ impl Operator for Unit {
 
     fn only_grows(&self, _: &[bool]) -> bool {
         true
+    }
+
+    fn unique(&self, _: &[&[Columns]]) -> Vec<Columns> {
+        vec![Vec::new()]
     }
 
     fn build(&self, builder: &Builder, _: &[Deltas]) -> Deltas {
