@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lakeward_circuit::compile::{Compiled, compile};
-use lakeward_circuit::pipeline::{Mode, Pipeline, Sink, Target};
+use lakeward_circuit::pipeline::{Mode, OnFault, Pipeline, Sink, SqlError, Target};
 use lakeward_circuit::stateless::Stateless;
 use lakeward_kafka::SinkConfig;
 use lakeward_protocol::ports::Exit;
@@ -67,6 +67,18 @@ impl std::fmt::Display for Way {
     }
 }
 
+/// A replay asks the first sink what was skipped, and a topic keeps no log that says it.
+fn check_journal(pipeline: &Pipeline) -> Result<(), SqlError> {
+    let is_topic = pipeline.sinks.first().is_some_and(|sink| matches!(sink.target, Target::Kafka(_)));
+    let skips = pipeline.sources.iter().find(|source| is_topic && source.on_gap == OnFault::Skip);
+    skips.map_or(Ok(()), |source| {
+        Err(pipeline.error(
+            source.name.place,
+            "on_gap = 'skip' needs a Delta table as the first sink, whose log says what was skipped: put one before the topic, or leave the option out",
+        ))
+    })
+}
+
 /// Reads and plans a pipeline file; `${NAME}` in options is the environment's.
 ///
 /// # Errors
@@ -76,6 +88,7 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
         .map_err(|error| Failure::new(Exit::Config, format_args!("pipeline {}: {error}", path.display())))?;
     let wrong = |error| Failure::new(Exit::Config, format_args!("pipeline {}: {error}", path.display()));
     let pipeline = Pipeline::parse(&text, &|name| std::env::var(name).ok()).map_err(wrong)?;
+    check_journal(&pipeline).map_err(wrong)?;
     let compiled = compile(&pipeline).map_err(wrong)?;
     let way = Way::of(&pipeline, &compiled);
     Ok(Loaded { pipeline, compiled, way })
@@ -114,4 +127,24 @@ pub fn delta_sinks(loaded: &Loaded) -> Vec<(String, String)> {
         Target::Kafka(_) => None,
     });
     delta.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pipeline, check_journal};
+
+    #[test]
+    fn a_topic_is_no_journal_of_gaps() {
+        let (topic, delta) = ("kafka = 'h:1', topic = 'o', mode = 'changelog'", "delta = 'o'");
+        for (first, on_gap, is_fit) in
+            [(topic, "skip", false), (topic, "stop", true), (delta, "skip", true), (delta, "stop", true)]
+        {
+            let text = format!(
+                "CREATE SOURCE s (a BIGINT) WITH (kafka = 'h:1', topic = 's', on_gap = '{on_gap}');
+                 CREATE SINK one FROM s WITH ({first});"
+            );
+            let pipeline = Pipeline::parse(&text, &|_| None).expect("a pipeline");
+            assert_eq!(check_journal(&pipeline).is_ok(), is_fit, "{first} {on_gap}");
+        }
+    }
 }

@@ -90,6 +90,10 @@ impl Harness {
 impl OutputHarness for Harness {
     type Log = Sink;
 
+    fn tells_gaps(&self) -> bool {
+        false
+    }
+
     fn fresh(&mut self) {
         self.topic = Broker::shared().topic("sink", 2);
         self.id = Broker::shared().group();
@@ -240,6 +244,10 @@ struct Large(Harness);
 
 impl OutputHarness for Large {
     type Log = Sink;
+
+    fn tells_gaps(&self) -> bool {
+        false
+    }
 
     fn fresh(&mut self) {
         self.0.fresh();
