@@ -158,6 +158,9 @@ fn changed(batches: &[RecordBatch], change: &str, step: i64, columns: &SchemaRef
 mod tests {
     use super::*;
 
+    /// Rows of the view.
+    type Pairs = &'static [(i64, &'static str)];
+
     fn rows(rows: &[(i64, &str)]) -> Vec<RecordBatch> {
         let ids: ArrayRef = Arc::new(rows.iter().map(|(id, _)| *id).collect::<Int64Array>());
         let names: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|(_, name)| name)));
@@ -189,14 +192,14 @@ mod tests {
     #[test]
     fn each_mode() {
         use Mode::{Append, Changelog, Upsert};
-        let two = [(1, "a"), (2, "b")];
+        const TWO: Pairs = &[(1, "a"), (2, "b")];
         #[rustfmt::skip] // mode, key, inserts, deletes, messages
-        let cases: [(Mode, &[usize], &[(i64, &str)], &[(i64, &str)], &[&str]); 6] = [
-            (Append, &[], &two, &[], &[r#"none={"id":1,"name":"a"}"#, r#"none={"id":2,"name":"b"}"#]),
-            (Append, &[1, 0], &two[..1], &[], &[r#"{"name":"a","id":1}={"id":1,"name":"a"}"#]),
-            (Upsert, &[0], &two, &[], &[r#"{"id":1}={"id":1,"name":"a"}"#, r#"{"id":2}={"id":2,"name":"b"}"#]),
-            (Upsert, &[0], &[(1, "c")], &two, &[r#"{"id":2}=none"#, r#"{"id":1}={"id":1,"name":"c"}"#]),
-            (Changelog, &[], &[(1, "c")], &two[..1], &[
+        let cases: [(Mode, &[usize], Pairs, Pairs, &[&str]); 6] = [
+            (Append, &[], TWO, &[], &[r#"none={"id":1,"name":"a"}"#, r#"none={"id":2,"name":"b"}"#]),
+            (Append, &[1, 0], &[(1, "a")], &[], &[r#"{"name":"a","id":1}={"id":1,"name":"a"}"#]),
+            (Upsert, &[0], TWO, &[], &[r#"{"id":1}={"id":1,"name":"a"}"#, r#"{"id":2}={"id":2,"name":"b"}"#]),
+            (Upsert, &[0], &[(1, "c")], TWO, &[r#"{"id":2}=none"#, r#"{"id":1}={"id":1,"name":"c"}"#]),
+            (Changelog, &[], &[(1, "c")], &[(1, "a")], &[
                 r#"none={"id":1,"name":"a","_op":"delete","_step":7}"#, r#"none={"id":1,"name":"c","_op":"insert","_step":7}"#]),
             (Changelog, &[0], &[(1, "c"), (1, "c")], &[], &[
                 r#"{"id":1}={"id":1,"name":"c","_op":"insert","_step":7}"#, r#"{"id":1}={"id":1,"name":"c","_op":"insert","_step":7}"#]),
@@ -209,12 +212,12 @@ mod tests {
 
     #[test]
     fn what_a_topic_can_not_take_is_refused() {
-        let two = [(1, "a"), (1, "b")];
+        const TWO: Pairs = &[(1, "a"), (1, "b")];
         #[rustfmt::skip] // mode, inserts, deletes, what is said
-        let cases: [(Mode, &[(i64, &str)], &[(i64, &str)], &str); 3] = [
-            (Mode::Append, &[],  &two, r#"the row {"id":1,"name":"a"} goes"#),
-            (Mode::Upsert, &two, &[],  r#"two rows of the key {"id":1} in one step"#),
-            (Mode::Upsert, &[],  &two, r#"two rows of the key {"id":1} in one step"#),
+        let cases: [(Mode, Pairs, Pairs, &str); 3] = [
+            (Mode::Append, &[], TWO, r#"the row {"id":1,"name":"a"} goes"#),
+            (Mode::Upsert, TWO, &[], r#"two rows of the key {"id":1} in one step"#),
+            (Mode::Upsert, &[], TWO, r#"two rows of the key {"id":1} in one step"#),
         ];
         for (mode, inserts, deletes, part) in cases {
             let error = written(mode, &[0], inserts, deletes).unwrap_err();
