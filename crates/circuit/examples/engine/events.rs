@@ -99,38 +99,11 @@ impl House {
                 }
             }
         }
-        let [name, city, state, extra] = person.map(Column::Text);
-        let person = vec![
-            ("id", Column::Number(people)),
-            ("name", name),
-            ("city", city),
-            ("state", state),
-            ("date_time", Column::Time(born)),
-            ("extra", extra),
-        ];
-        let [id, initial, reserve, opened, expires, seller, category] = auction;
-        let auction = vec![
-            ("id", Column::Number(id)),
-            ("item_name", Column::Text(items)),
-            ("initial_bid", Column::Number(initial)),
-            ("reserve", Column::Number(reserve)),
-            ("date_time", Column::Time(opened)),
-            ("expires", Column::Time(expires)),
-            ("seller", Column::Number(seller)),
-            ("category", Column::Number(category)),
-            ("extra", Column::Text(notes)),
-        ];
-        let ([at, bidder, price, when], [channel, url, extra]) = (bid, words.map(Column::Text));
-        let bid = vec![
-            ("auction", Column::Number(at)),
-            ("bidder", Column::Number(bidder)),
-            ("price", Column::Number(price)),
-            ("channel", channel),
-            ("url", url),
-            ("date_time", Column::Time(when)),
-            ("extra", extra),
-        ];
-        Step { person: batch(person), auction: batch(auction), bid: batch(bid) }
+        Step {
+            person: of_people(people, person, born),
+            auction: of_auctions(auction, items, notes),
+            bid: of_bids(bid, words),
+        }
     }
 }
 
@@ -138,4 +111,44 @@ impl House {
 pub fn steps(events: usize, step: usize) -> Vec<Step> {
     let mut house = House { rnd: SmallRng::seed_from_u64(1), people: 0, auctions: 0 };
     (0..events).step_by(step).map(|from| house.step(from, events.min(from + step))).collect()
+}
+
+fn of_people(ids: Vec<i64>, texts: [Vec<String>; 4], born: Vec<i64>) -> RecordBatch {
+    let [name, city, state, extra] = texts.map(Column::Text);
+    batch(vec![
+        ("id", Column::Number(ids)),
+        ("name", name),
+        ("city", city),
+        ("state", state),
+        ("date_time", Column::Time(born)),
+        ("extra", extra),
+    ])
+}
+
+fn of_auctions(numbers: [Vec<i64>; 7], items: Vec<String>, notes: Vec<String>) -> RecordBatch {
+    let [id, initial, reserve, opened, expires, seller, category] = numbers;
+    batch(vec![
+        ("id", Column::Number(id)),
+        ("item_name", Column::Text(items)),
+        ("initial_bid", Column::Number(initial)),
+        ("reserve", Column::Number(reserve)),
+        ("date_time", Column::Time(opened)),
+        ("expires", Column::Time(expires)),
+        ("seller", Column::Number(seller)),
+        ("category", Column::Number(category)),
+        ("extra", Column::Text(notes)),
+    ])
+}
+
+fn of_bids(numbers: [Vec<i64>; 4], texts: [Vec<String>; 3]) -> RecordBatch {
+    let ([auction, bidder, price, when], [channel, url, extra]) = (numbers, texts.map(Column::Text));
+    batch(vec![
+        ("auction", Column::Number(auction)),
+        ("bidder", Column::Number(bidder)),
+        ("price", Column::Number(price)),
+        ("channel", channel),
+        ("url", url),
+        ("date_time", Column::Time(when)),
+        ("extra", extra),
+    ])
 }

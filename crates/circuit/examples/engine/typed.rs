@@ -1,7 +1,7 @@
 //! The same queries as circuits of dbsp's typed operators, written by hand.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -11,8 +11,8 @@ use dbsp::operator::Max;
 use dbsp::utils::{Tup2, Tup3, Tup4, Tup5, Tup6, Tup7, Tup9};
 use dbsp::{IndexedZSetReader, OrdZSet, RootCircuit, Runtime, Stream};
 
-use super::Run;
 use super::events::Step;
+use super::{Run, now};
 
 /// id, name, city, state, date_time, extra.
 type Person = Tup6<i64, String, String, String, i64, String>;
@@ -44,13 +44,13 @@ const WINDOW: i64 = 10_000_000;
 
 impl Inputs {
     fn q2(&self) -> Copies {
-        copies!(self.bid.flat_map(|Tup7(auction, _, price, ..)| (auction % 123 == 0).then(|| Tup2(*auction, *price))))
+        copies!(self.bid.flat_map(|Tup7(auction, _, price, ..)| (auction % 123 == 0).then_some(Tup2(*auction, *price))))
     }
 
     fn q3(&self) -> Copies {
         let auctions = self
             .auction
-            .flat_map_index(|Tup9(id, _, _, _, _, _, seller, category, _)| (*category == 10).then(|| (*seller, *id)));
+            .flat_map_index(|Tup9(id, _, _, _, _, _, seller, category, _)| (*category == 10).then_some((*seller, *id)));
         let people = self.person.flat_map_index(|Tup6(id, name, city, state, ..)| {
             let wanted = matches!(state.as_str(), "or" | "id" | "ca");
             wanted.then(|| (*id, Tup3(name.clone(), city.clone(), state.clone())))
@@ -65,7 +65,7 @@ impl Inputs {
             self.auction.map_index(|Tup9(id, _, _, _, from, to, _, category, _)| (*id, Tup3(*from, *to, *category)));
         let bids = self.bid.map_index(|Tup7(auction, _, price, _, _, at, _)| (*auction, Tup2(*price, *at)));
         let valid = auctions.join_index(&bids, |id, Tup3(from, to, category), Tup2(price, at)| {
-            (from <= at && at <= to).then(|| (Tup2(*id, *category), *price))
+            (from <= at && at <= to).then_some((Tup2(*id, *category), *price))
         });
         let best = valid.aggregate(Max).map_index(|(Tup2(_, category), price)| (*category, *price));
         copies!(
@@ -93,7 +93,8 @@ impl Inputs {
             self.bid.map_index(|Tup7(auction, bidder, price, _, _, at, _)| (*auction, Tup3(*price, *at, *bidder)));
         let valid =
             auctions.join_index(&bids, |id, Tup5(from, to, item, seller, category), Tup3(price, at, bidder)| {
-                (from <= at && at <= to).then(|| (*id, Tup6(*price, -*at, -*bidder, item.clone(), *seller, *category)))
+                (from <= at && at <= to)
+                    .then_some((*id, Tup6(*price, -*at, -*bidder, item.clone(), *seller, *category)))
             });
         copies!(valid.topk_desc(1))
     }
@@ -147,7 +148,7 @@ pub fn run(name: &str, reads: [bool; 3], steps: &[Step]) -> Run {
     let (mut took, mut sum) = (Duration::ZERO, 0);
     for step in steps {
         let (mut person, mut auction, mut bid) = (person(&step.person), auction(&step.auction), bid(&step.bid));
-        let since = Instant::now();
+        let since = now();
         if reads[0] {
             people.append(&mut person);
         }
