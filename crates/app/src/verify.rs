@@ -71,6 +71,20 @@ pub fn compare(chains: &mut Chains, brokers: &str) -> Result<(), Failure> {
     topic::compare(chains, brokers, &[])
 }
 
+/// What was found wrong, let pass or worth knowing, a line each.
+fn findings(chains: &Chains) -> String {
+    let line = |finding: &chain::Finding| {
+        let word = match finding.kind {
+            Kind::Fault => "FAULT",
+            Kind::Accepted => "accepted",
+            Kind::Note => "note",
+        };
+        let txn = finding.txn.as_deref().map(|txn| format!(" {txn}:")).unwrap_or_default();
+        format!("{word}: version {}:{txn} {}\n", finding.version, finding.text)
+    };
+    chains.findings.iter().map(line).collect()
+}
+
 fn text(location: &str, chains: &Chains) -> String {
     let rows: Vec<Vec<String>> = chains
         .chains
@@ -100,15 +114,7 @@ fn text(location: &str, chains: &Chains) -> String {
     } else {
         table(&head, &rows)
     };
-    for finding in &chains.findings {
-        let word = match finding.kind {
-            Kind::Fault => "FAULT",
-            Kind::Accepted => "accepted",
-            Kind::Note => "note",
-        };
-        let txn = finding.txn.as_deref().map(|txn| format!(" {txn}:")).unwrap_or_default();
-        out += &format!("{word}: version {}:{txn} {}\n", finding.version, finding.text);
-    }
+    out += &findings(chains);
     out += &chains.rows.text().unwrap_or_default();
     let (lost, twice) = totals(chains);
     out + &format!(

@@ -138,12 +138,12 @@ fn of_topic(sink: &Sink) -> String {
     let rows = sink.chains.chains.iter().map(|(txn, chain)| vec![txn.clone(), grouped(chain.to)]);
     let mut out = format!("{} at version {}\n", sink.place, sink.chains.version);
     out += &table(&["txn", "next offset"], &rows.collect::<Vec<_>>());
-    for finding in &sink.chains.findings {
-        let txn = finding.txn.as_deref().unwrap_or_default();
-        out += &format!("FAULT: version {}: {txn}: {}\n", finding.version, finding.text);
+    out += &super::findings(&sink.chains);
+    if sink.chains.is_sound() {
+        out += "proved: no offset beyond the first sink's. ";
     }
-    out + "proved: no offset beyond the first sink's. Not proved here: that each change is in the topic once, since it \
-           keeps no log of its transactions; a reader with isolation.level = read_committed sees them\n"
+    out + "Not proved here: that each change is in the topic once, since it keeps no log of its transactions; a reader with \
+           isolation.level = read_committed sees them\n"
 }
 
 fn as_json(path: &str, sinks: &[Sink], common: Option<&Common>) -> Value {
@@ -172,6 +172,17 @@ mod tests {
         let chain = |&(txn, to): &(&str, i64)| (txn.to_owned(), Chain { to, ..Chain::default() });
         let chains = Chains { chains: chains.iter().map(chain).collect(), ..Chains::default() };
         Sink { name: name.to_owned(), place: String::new(), is_topic: false, chains }
+    }
+
+    #[test]
+    fn a_topic_that_is_ahead_is_not_said_to_be_proved() {
+        for (offset, is_proved) in [(5, true), (6, false)] {
+            let topic = Sink { is_topic: true, ..sink("topic", &[("app-s-0", offset)]) };
+            let mut sinks = [sink("table", &[("app-s-0", 5)]), topic];
+            find_who_is_ahead(&mut sinks, "app-");
+            let text = super::of_topic(&sinks[1]);
+            assert_eq!((text.contains("\nproved: "), text.contains("\nFAULT: ")), (is_proved, !is_proved), "{text}");
+        }
     }
 
     #[test]
