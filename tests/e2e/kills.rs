@@ -20,7 +20,7 @@ use crate::{ids, topic, wait_for};
 const PARTITIONS: i64 = 4;
 
 /// `protocol::ports::Point`, as LAKEWARD_CRASH_AT spells it.
-const POINTS: [&str; 11] = [
+pub const POINTS: [&str; 11] = [
     "before-start",
     "before-seal",
     "after-seal",

@@ -106,24 +106,26 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(ScalarSubqueryToJoin::new()),
         Arc::new(DecorrelateLateralJoin::new()),
         Arc::new(ExtractEquijoinPredicate::new()),
-        Arc::new(CrossJoins(EliminateCrossJoin::new())),
-        Arc::new(PushDown(PushDownFilter::new())),
+        Arc::new(Sparing { rule: EliminateCrossJoin::new(), spares: has_a_key_of_several }),
+        Arc::new(Sparing { rule: PushDownFilter::new(), spares: filters_one_group }),
         Arc::new(OptimizeProjections::new()),
     ]
 }
 
-/// Conditions go down, but for one: into an aggregate without groups, which has a row for no rows as well. A condition
-/// that names no column would get there, and what it excludes would come back as that row.
+/// A rule that leaves some plans as they are.
 #[derive(Debug)]
-struct PushDown(PushDownFilter);
+struct Sparing<R> {
+    rule: R,
+    spares: fn(&LogicalPlan) -> Result<bool, DataFusionError>,
+}
 
-impl OptimizerRule for PushDown {
+impl<R: OptimizerRule> OptimizerRule for Sparing<R> {
     fn name(&self) -> &str {
-        self.0.name()
+        self.rule.name()
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
+        self.rule.apply_order()
     }
 
     fn rewrite(
@@ -131,47 +133,32 @@ impl OptimizerRule for PushDown {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>, DataFusionError> {
-        let mut below = &plan;
-        while let LogicalPlan::Filter(filter) = below {
-            below = &filter.input;
-        }
-        let ungrouped = matches!(below, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
-        if ungrouped && matches!(plan, LogicalPlan::Filter(_)) {
-            return Ok(Transformed::no(plan));
-        }
-        self.0.rewrite(plan, config)
+        if (self.spares)(&plan)? { Ok(Transformed::no(plan)) } else { self.rule.rewrite(plan, config) }
     }
+}
+
+/// Conditions go down, but for one: into an aggregate without groups, which has a row for no rows as well. A condition
+/// that names no column would get there, and what it excludes would come back as that row.
+fn filters_one_group(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
+    let mut below = plan;
+    while let LogicalPlan::Filter(filter) = below {
+        below = &filter.input;
+    }
+    let ungrouped = matches!(below, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
+    Ok(ungrouped && matches!(plan, LogicalPlan::Filter(_)))
 }
 
 /// Cross joins become joins by keys, but for queries with a key of several relations: joins are taken apart into their
 /// inputs for it, and such a key, which belongs to no two of them, would be lost.
-#[derive(Debug)]
-struct CrossJoins(EliminateCrossJoin);
-
-impl OptimizerRule for CrossJoins {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>, DataFusionError> {
-        let of_several = |key: &Expr| {
-            let columns = key.column_refs();
-            columns.iter().any(|column| columns.iter().any(|other| other.relation != column.relation))
-        };
-        let shared = plan.exists(|node| match node {
-            LogicalPlan::Join(join) => Ok(join.on.iter().any(|(left, right)| of_several(left) || of_several(right))),
-            _ => Ok(false),
-        })?;
-        if shared { Ok(Transformed::no(plan)) } else { self.0.rewrite(plan, config) }
-    }
+fn has_a_key_of_several(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
+    let of_several = |key: &Expr| {
+        let columns = key.column_refs();
+        columns.iter().any(|column| columns.iter().any(|other| other.relation != column.relation))
+    };
+    plan.exists(|node| match node {
+        LogicalPlan::Join(join) => Ok(join.on.iter().any(|(left, right)| of_several(left) || of_several(right))),
+        _ => Ok(false),
+    })
 }
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {

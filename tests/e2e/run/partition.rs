@@ -10,24 +10,10 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::ingest::{Ended, Running, run};
+use crate::kills::POINTS;
 use crate::run::job::{PARTITIONS, Pipeline, Sent};
 use crate::run::judge;
 use crate::wait_for;
-
-/// Where a process that keeps nothing may die.
-const POINTS: [&str; 11] = [
-    "before-start",
-    "before-seal",
-    "after-seal",
-    "before-put",
-    "after-put",
-    "before-announce",
-    "after-announce",
-    "before-tend",
-    "after-tend",
-    "before-release",
-    "after-release",
-];
 
 /// One topic to three tables; the last one has rows of the others, and some twice.
 const VIEWS: [(&str, &str); 3] = [
