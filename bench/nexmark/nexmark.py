@@ -98,7 +98,7 @@ def run_flink(a, broker, names):
     if a.no_flink:
         return {}
     if not (FLINK / "classes").is_dir():
-        print("Flink is not installed: run bench/nexmark/flink/install.sh (170 MB, needs a JDK and Maven)", flush=True)
+        print("Flink is not installed: run bench/nexmark/flink/install.sh (144 MB, needs a JDK and Maven)", flush=True)
         return {}
     mine, theirs = measure.pick_cores(a.workers)
     broker.pin(theirs)

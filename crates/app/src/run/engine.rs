@@ -1,4 +1,4 @@
-//! The circuit as the loop sees it: records in, steps, each sink's changes as files.
+//! The circuit as the loop sees it: records in, steps, each sink's changes as files or messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
