@@ -5,7 +5,8 @@
 # Why each is needed:
 #   cc, make, perl   the vendored OpenSSL (openssl-src) and zlib, zstd, mimalloc, AWS-LC
 #   c++, bash        librdkafka builds by its own configure and make, its C++ part included
-#   java, mvn        a real Kafka, from Maven's jars       openssl   its throw-away certificates
+#   java, mvn        a real Kafka and a real schema registry, from Maven
+#   openssl          Kafka's throw-away certificates
 #   python3, venv    independent readers of Delta tables   valgrind  instruction counts
 # Neither cmake nor clang nor pkg-config is needed.
 set -euo pipefail
@@ -54,7 +55,9 @@ for_test() {
   else
     lack "java 17 or newer" "apt-get install openjdk-17-jre-headless"
   fi
-  have mvn || lack "mvn (fetches Kafka's jars)" "apt-get install maven"
+  "$(dirname "$0")/registry/registry.sh" java > /dev/null 2>&1 \
+    || lack "java 21 or newer, beside an older one or in its place (a real schema registry)" "apt-get install openjdk-21-jre-headless"
+  have mvn || lack "mvn (fetches Kafka's jars and the schema registry)" "apt-get install maven"
   have openssl || lack "openssl (the test broker's certificates)" "apt-get install openssl"
 }
 

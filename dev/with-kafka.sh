@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# with-kafka.sh COMMAND ARGS..: sets up what tests need (readers, a real Kafka), runs COMMAND, stops what it started.
+# with-kafka.sh COMMAND ARGS..: sets up what tests need (readers, a real Kafka, the schema registry that tests start
+# themselves), runs COMMAND, stops what it started.
 #
 # COMMAND sees LAKEWARD_TEST_KAFKA=host:port. Where that is set already, that broker is used and none is started.
 set -euo pipefail
@@ -30,6 +31,7 @@ P
 
 dev/readers/venv.sh
 dev/kafka/kafka.sh fetch
+dev/registry/registry.sh fetch
 if [ -z "${LAKEWARD_TEST_KAFKA:-}" ]; then
   LAKEWARD_TEST_KAFKA=$(PORT=$(free_ports) dev/kafka/kafka.sh up "$work/kafka" 1)
 fi

@@ -7,6 +7,7 @@
 mod retry;
 pub mod step;
 mod stopped;
+mod take;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -18,12 +19,11 @@ use std::time::Duration;
 pub use stopped::Stopped;
 pub use watch::{Due, Port, Watch};
 
-use crate::core::{Action, Admit, Core, Ending, Event, Outcome};
+use crate::core::{Action, Core, Ending, Event, Outcome};
 use crate::ports::{Bounds, Input, InputLog, OutputLog, Permit, Point, Put, Stage, Stopping, World};
 use crate::position::{CommitId, PartitionId, TableVersion};
-use crate::records::Records;
 use retry::Backoff;
-use stopped::{Trouble, stops, trouble};
+use stopped::{Trouble, trouble};
 
 /// When to commit, and how long to go on trying.
 #[derive(Clone, Debug)]
@@ -389,32 +389,6 @@ where
             }
             other => self.unheard.push_back(other),
         }
-    }
-
-    fn take(&mut self, mut records: Records) -> Result<(), Trouble> {
-        let partition = records.partition();
-        let Admit::Below(end) = self.core.admit(partition) else {
-            self.input.recycle(records);
-            return Ok(());
-        };
-        if let Some(end) = end {
-            records.truncate(end);
-        }
-        let (from, to) = (records.from(), records.to());
-        if to > from {
-            self.held.messages += records.len();
-            self.held.value_bytes += records.value_bytes();
-            if self.held.since_ms.is_none() {
-                self.held.since_ms = Some(self.world.now_ms());
-            }
-            self.watch.taken(&records);
-            let arena = self.stage.push(records).map_err(|error| stops(Port::Stage, "convert records", error))?;
-            arena.into_iter().for_each(|arena| self.input.recycle(arena));
-        } else {
-            self.input.recycle(records);
-        }
-        self.core.on(Event::Taken { partition, from, to });
-        Ok(())
     }
 
     /// Whether what is held is to be committed.

@@ -16,7 +16,7 @@ mod tests;
 
 pub use checkpoints::{MemoryCheckpoints, States};
 pub use circuit::{MemoryCircuit, answer};
-pub use stage::{MemoryBatch, MemoryStage};
+pub use stage::{MemoryBatch, MemoryStage, Outside};
 pub use table::{Fate, MemoryOutput, Operation, Table, View};
 pub use topic::{Handover, MemoryInput, Topic};
 pub use world::{Clock, MemoryWorld};

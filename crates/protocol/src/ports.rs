@@ -165,7 +165,7 @@ pub trait InputLog {
 /// `discard`, less those it set aside as bad by the user's policy (which it counted); within a
 /// partition in offset order. A bad record harms no other.
 ///
-/// The caller promises: records of a partition come in offset order; `discard` precedes `open`.
+/// The caller promises: records of a partition come in offset order, each prepared for; `discard` precedes `open`.
 pub trait Stage {
     /// What one commit takes: sealed files.
     type Batch;
@@ -179,6 +179,16 @@ pub trait Stage {
     /// # Errors
     /// The layout is one that we can't write for.
     fn open(&mut self, layout: &Self::Layout) -> Result<(), Self::Error>;
+
+    /// Gets what these records need from outside (the schemas that they name, say), before they are pushed. What is
+    /// held already may be sealed, and partitions handed over, as long as it can't.
+    ///
+    /// # Errors
+    /// It can't be had now, or ever. Nothing was taken in: ask again with the same records, or not at all.
+    fn prepare(&mut self, records: &Records) -> Result<(), Self::Error> {
+        let _ = records;
+        Ok(())
+    }
 
     /// Takes records in; returns an arena to recycle, this one or an older one, where it has one.
     ///

@@ -186,6 +186,11 @@ fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../kafka/kafka.sh")
 }
 
+/// A port that is free now; see [`free_ports`].
+pub(crate) fn free_port() -> u16 {
+    free_ports(1)
+}
+
 /// The first port of a stretch that is free now, laid out as kafka.sh wants it. Below the range from which
 /// the system hands out ports for outgoing connections, so that none of those takes one before the broker does.
 fn free_ports(nodes: u16) -> u16 {

@@ -7,7 +7,9 @@ mod admin;
 mod broker;
 mod consume;
 mod produce;
+mod registry;
 
 pub use admin::Topic;
 pub use broker::Broker;
 pub use produce::{Message, Sent, Transactional};
+pub use registry::{Reference, Registry, framed};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::{Drive, Due, Limits, Port, Progress, Stopped, Watch};
 use crate::core::{Beginning, Core, Ending, OnGap, OnRestore, Policies, Why};
 use crate::memory::{
-    Clock, Fate, Handover, MemoryInput, MemoryOutput, MemoryStage, MemoryWorld, Operation, Table, Topic,
+    Clock, Fate, Handover, MemoryInput, MemoryOutput, MemoryStage, MemoryWorld, Operation, Outside, Table, Topic,
 };
 use crate::ports::{Exit, Permit, Stopping};
 use crate::position::{Frontier, Offset, PartitionId, TableVersion};
@@ -271,6 +271,75 @@ fn a_wish_to_stop_gives_up_when_nothing_can_be_committed() {
     let stopped = run(&mut process).expect_err("the store is down");
     assert_eq!(stopped.exit(), Exit::TryAgain, "{stopped}");
     assert!(scene.log.count("retrying output commit") > 5, "loudly");
+}
+
+/// A process whose stage lacks what the next record needs; three records before it are held.
+fn process_in_need(scene: &mut Scene, outside: &Outside) -> (Process, MemoryWorld) {
+    scene.append(P0, 3);
+    outside.set_gone(true);
+    let (world, stage, output) = (scene.world(), MemoryStage::needing(outside), scene.table.open(1));
+    let core = Core::new(Policies::default());
+    let mut process = Drive::new(core, scene.topic.join(), stage, output, world.clone(), scene.log.clone(), limits());
+    while !process.core().is_holding() {
+        let _ = process.step().expect("well");
+    }
+    scene.topic.append(P0, Some(b"needs/0003"));
+    wait_in_need(scene, &mut process, 3);
+    (process, world)
+}
+
+/// Steps until the stage lacked it so often.
+fn wait_in_need(scene: &Scene, process: &mut Process, times: usize) {
+    for _ in 0..10_000 {
+        if scene.log.count("retrying stage get what records need") >= times {
+            return;
+        }
+        let _ = process.step().expect("it heals");
+    }
+    panic!("the records are gone");
+}
+
+#[test] // K64
+fn records_that_need_what_is_out_of_reach_wait_and_are_not_lost() {
+    let (mut scene, outside) = (Scene::new(1), Outside::default());
+    let (mut process, _) = process_in_need(&mut scene, &outside);
+    wait_in_need(&scene, &mut process, 12);
+    assert_eq!(scene.frontier(), vec![(0, 3)], "what came before is committed in time");
+    scene.append(P0, 2);
+    outside.set_gone(false);
+    settle(&mut process);
+    assert_eq!(scene.frontier(), vec![(0, 6)]);
+    scene.assert_complete();
+}
+
+#[test] // K64
+fn a_wish_to_stop_while_records_wait_commits_what_is_held() {
+    let (mut scene, outside) = (Scene::new(1), Outside::default());
+    let (mut process, world) = process_in_need(&mut scene, &outside);
+    world.stop(Stopping::Gracefully);
+    assert_eq!(run(&mut process).expect("ends well"), Ending::Stopped);
+    assert_eq!(scene.frontier(), vec![(0, 3)]);
+    settle(&mut scene.process(Policies::default()));
+    scene.assert_complete();
+}
+
+#[test] // K64
+fn partitions_are_handed_over_while_records_wait() {
+    let (mut scene, outside) = (Scene::new(2), Outside::default());
+    let (mut process, _) = process_in_need(&mut scene, &outside);
+    let mut other = scene.process(Policies::default());
+    scene.append(P1, 1);
+    for _ in 0..2_000 {
+        let _ = process.step().expect("it heals");
+        let _ = other.step().expect("well");
+    }
+    assert!(scene.frontier().contains(&(1, 1)), "{:?}", scene.frontier());
+    outside.set_gone(false);
+    for _ in 0..2_000 {
+        let _ = process.step().expect("well");
+        let _ = other.step().expect("well");
+    }
+    scene.assert_complete();
 }
 
 #[test] // K56, K58, K59

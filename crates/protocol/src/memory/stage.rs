@@ -1,5 +1,8 @@
 //! A stage whose rows are the records themselves.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::MemoryError;
 use crate::ports::Stage;
 use crate::position::{Offset, PartitionId, Shape};
@@ -14,6 +17,21 @@ pub struct MemoryBatch {
     pub rows: Vec<(PartitionId, Offset, Vec<u8>)>,
 }
 
+/// Something outside that records whose value begins with `needs` need; there until it is taken away.
+#[derive(Clone, Debug, Default)]
+pub struct Outside(Arc<AtomicBool>);
+
+impl Outside {
+    /// Takes it away, or brings it back.
+    pub fn set_gone(&self, gone: bool) {
+        self.0.store(gone, Ordering::Relaxed);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Holds records as rows. The value `bad` is a bad record.
 #[derive(Debug)]
 pub struct MemoryStage {
@@ -21,11 +39,12 @@ pub struct MemoryStage {
     rows: Vec<(PartitionId, Offset, Vec<u8>)>,
     full_at: usize,
     stops_on_bad: bool,
+    outside: Outside,
 }
 
 impl Default for MemoryStage {
     fn default() -> Self {
-        Self { shape: None, rows: Vec::new(), full_at: usize::MAX, stops_on_bad: false }
+        Self { shape: None, rows: Vec::new(), full_at: usize::MAX, stops_on_bad: false, outside: Outside::default() }
     }
 }
 
@@ -34,6 +53,12 @@ impl MemoryStage {
     #[must_use]
     pub fn full_at(rows: usize) -> Self {
         Self { full_at: rows, ..Self::default() }
+    }
+
+    /// One whose records may need that.
+    #[must_use]
+    pub fn needing(outside: &Outside) -> Self {
+        Self { outside: outside.clone(), ..Self::default() }
     }
 
     /// One that stops at a bad record.
@@ -51,6 +76,14 @@ impl Stage for MemoryStage {
     fn open(&mut self, layout: &Shape) -> Result<(), MemoryError> {
         assert!(self.rows.is_empty(), "a stage is opened while it holds rows: discard precedes open");
         self.shape = Some(*layout);
+        Ok(())
+    }
+
+    fn prepare(&mut self, records: &Records) -> Result<(), MemoryError> {
+        let needs = |entry| records.value(entry).is_some_and(|value: &[u8]| value.starts_with(b"needs"));
+        if self.outside.is_gone() && records.entries().iter().any(needs) {
+            return Err(MemoryError::Outage("get what records need"));
+        }
         Ok(())
     }
 
