@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::Array;
 use arrow_buffer::NullBuffer;
 use arrow_schema::Schema;
-use dbsp::utils::Tup2;
 use dbsp::{OrdIndexedZSet, OrdZSet, RootCircuit, Stream};
 
 use crate::codec::Codec;
@@ -14,6 +13,7 @@ use crate::delta::Delta;
 use crate::failure::Failures;
 use crate::refused::Refused;
 use crate::row::Row;
+use crate::sorted;
 
 /// Changes of a relation, step by step.
 pub type Deltas = Stream<RootCircuit, Delta>;
@@ -98,23 +98,23 @@ impl Index {
 
     /// The change as a Z-set by key.
     fn indexed(&self, delta: &Delta) -> OrdIndexedZSet<Row, Row> {
-        let mut tuples = Vec::with_capacity(delta.rows());
-        for part in &delta.0 {
-            let rows = part.weights.len();
-            let columns = |places: &[usize]| -> Vec<ArrayRef> {
-                places.iter().map(|at| Arc::clone(part.batch.column(*at))).collect()
-            };
-            let (keys, values) = (columns(&self.keys), columns(&self.values));
+        let parts = delta.0.iter().map(|part| {
+            let keys = part.columns(&self.keys);
             let nulls = keys.iter().filter_map(|column| column.logical_nulls()).filter(|_| self.no_null_keys);
             let nulls: Vec<NullBuffer> = nulls.collect();
-            let pairs = self.key_codec.encode(&keys, rows).into_iter().zip(self.value_codec.encode(&values, rows));
-            for (row, ((key, value), weight)) in pairs.zip(part.weights.values()).enumerate() {
+            let values = self.value_codec.encoded(&part.columns(&self.values));
+            (self.key_codec.encoded(&keys), values, nulls, part.weights.values())
+        });
+        let parts: Vec<_> = parts.collect();
+        let mut tuples = Vec::with_capacity(delta.rows());
+        for (keys, values, nulls, weights) in &parts {
+            for (row, weight) in weights.iter().enumerate() {
                 if !nulls.iter().any(|nulls| nulls.is_null(row)) {
-                    tuples.push(Tup2(Tup2(key, value), *weight));
+                    tuples.push((keys.row(row), values.row(row), *weight));
                 }
             }
         }
-        OrdIndexedZSet::from_tuples((), tuples)
+        sorted::indexed(&tuples)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::circuit::{EngineError, StartError};
 use crate::folder::{Folder, digest};
 
 /// Of a manifest's bytes and of what it names.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The engine, whose files no other version has to read.
 pub(crate) const ENGINE: &str = "dbsp 0.349.0";
 /// How rows find their worker.

@@ -47,13 +47,15 @@ impl Codec {
         Ok(Self { converter, columns: columns.len() })
     }
 
-    /// The rows of `columns`, whose equal values have equal bytes already; `None` for rows of no columns.
+    /// The rows of `columns`, behind each other.
     ///
     /// # Panics
     /// When the columns are not of the codec's types.
-    pub(crate) fn rows(&self, columns: &[ArrayRef]) -> Option<Rows> {
+    pub(crate) fn encoded(&self, columns: &[ArrayRef]) -> Encoded {
         assert_eq!(columns.len(), self.columns, "a column for each type");
-        (!columns.is_empty()).then(|| self.converter.convert_columns(columns).expect("columns of the codec's types"))
+        let columns: Vec<ArrayRef> = columns.iter().map(normalised).collect();
+        let rows = || self.converter.convert_columns(&columns).expect("columns of the codec's types");
+        Encoded((!columns.is_empty()).then(rows))
     }
 
     /// The rows of `columns`, each of `rows` values.
@@ -62,11 +64,8 @@ impl Codec {
     /// When the columns are not of the codec's types.
     #[must_use]
     pub fn encode(&self, columns: &[ArrayRef], rows: usize) -> Vec<Row> {
-        let columns: Vec<ArrayRef> = columns.iter().map(normalised).collect();
-        match self.rows(&columns) {
-            Some(encoded) => encoded.iter().map(|row| Row::new(row.data())).collect(),
-            None => vec![Row::default(); rows],
-        }
+        let encoded = self.encoded(columns);
+        (0..rows).map(|row| Row::new(encoded.row(row))).collect()
     }
 
     /// The columns of `rows`, which are of this codec.
@@ -82,6 +81,17 @@ impl Codec {
         // `convert_rows` wants rows that live as long as their parser.
         let rows: Vec<_> = rows.into_iter().map(|bytes| parser.parse(bytes)).collect();
         self.converter.convert_rows(rows).expect("rows of this codec")
+    }
+}
+
+/// Rows of one codec, not yet apart.
+#[derive(Debug)]
+pub(crate) struct Encoded(Option<Rows>);
+
+impl Encoded {
+    /// The bytes of row `at`.
+    pub(crate) fn row(&self, at: usize) -> &[u8] {
+        self.0.as_ref().map_or(&[][..], |rows| rows.row(at).data())
     }
 }
 

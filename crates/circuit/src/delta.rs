@@ -1,14 +1,14 @@
 //! A change of a relation, as Arrow batches with a weight for each row: a Z-set that may name a row more than once.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
 
 use crate::codec::{Codec, normalised};
+use crate::sorted::{self, Tuple};
 
 /// Rows with their weights: how many copies come (above zero) or go (below).
 #[derive(Clone, Debug)]
@@ -25,6 +25,12 @@ impl Part {
     pub fn inserts(batch: RecordBatch) -> Self {
         let weights = Int64Array::from_value(1, batch.num_rows());
         Self { batch, weights }
+    }
+
+    /// The columns at `places`.
+    #[must_use]
+    pub fn columns(&self, places: &[usize]) -> Vec<ArrayRef> {
+        places.iter().map(|at| Arc::clone(self.batch.column(*at))).collect()
     }
 
     /// The same rows with other columns.
@@ -66,23 +72,17 @@ impl Delta {
     #[must_use]
     pub fn consolidated(&self, codec: &Codec, schema: &SchemaRef) -> Part {
         let whole = self.normalised(schema);
-        let rows = codec.rows(whole.batch.columns());
-        let bytes = |at: u64| rows.as_ref().map_or(&[][..], |rows| rows.row(at as usize).data());
-        let mut places: HashMap<&[u8], usize, ahash::RandomState> = HashMap::default();
-        let mut sums: Vec<(u64, i64)> = Vec::new();
-        for (at, weight) in (0u64..).zip(whole.weights.values()) {
-            let place = *places.entry(bytes(at)).or_insert(sums.len());
-            match sums.get_mut(place) {
-                Some((_, sum)) => *sum = sum.checked_add(*weight).expect("weights of one row within 63 bits"),
-                None => sums.push((at, *weight)),
-            }
-        }
-        drop(places);
-        sums.retain(|(_, sum)| *sum != 0);
-        sums.sort_unstable_by_key(|(at, _)| bytes(*at));
-        let (first, weights): (Vec<u64>, Vec<i64>) = sums.into_iter().unzip();
-        let first = UInt64Array::from(first);
-        let columns = whole.batch.columns().iter().map(|column| take(column, &first, None).expect("rows of the batch"));
+        let rows = codec.encoded(whole.batch.columns());
+        let weighted = whole.weights.values().iter().enumerate();
+        let tuples: Vec<Tuple<'_>> = weighted.map(|(at, weight)| (rows.row(at), &[][..], *weight)).collect();
+        let (mut places, mut weights) = (Vec::new(), Vec::new());
+        sorted::summed(&tuples, |at, (_, _, weight)| {
+            places.push(at);
+            weights.push(weight);
+        });
+        let places = UInt32Array::from(places);
+        let columns =
+            whole.batch.columns().iter().map(|column| take(column, &places, None).expect("rows of the batch"));
         Part { batch: batch(schema, columns.collect(), weights.len()), weights: weights.into() }
     }
 

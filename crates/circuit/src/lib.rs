@@ -31,5 +31,6 @@ mod read;
 pub mod refused;
 mod reshard;
 pub mod row;
+mod sorted;
 pub mod stateless;
 mod top;

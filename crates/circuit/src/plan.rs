@@ -102,6 +102,14 @@ pub struct Node {
     pub schema: SchemaRef,
 }
 
+impl Node {
+    /// Whether its output only grows, given that of all nodes before it.
+    fn grows(&self, before: &[bool]) -> bool {
+        let inputs: Vec<bool> = self.inputs.iter().map(|input| before[input.0]).collect();
+        self.operator.only_grows(&inputs)
+    }
+}
+
 /// How the rows of a source change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes {
@@ -151,10 +159,7 @@ impl Plan {
     #[must_use]
     pub fn growing(&self) -> Vec<bool> {
         let mut growing: Vec<bool> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
-            let inputs: Vec<bool> = node.inputs.iter().map(|input| growing[input.0]).collect();
-            growing.push(node.operator.only_grows(&inputs));
-        }
+        self.nodes.iter().for_each(|node| growing.push(node.grows(&growing)));
         growing
     }
 
@@ -223,6 +228,8 @@ fn columns(schema: &SchemaRef) -> String {
 #[derive(Debug, Default)]
 pub struct Planner {
     plan: Plan,
+    /// Of each node, whether its output only grows.
+    growing: Vec<bool>,
     known: HashMap<LogicalPlan, NodeId>,
     /// Relations and views by name.
     named: HashMap<String, NodeId>,
@@ -324,8 +331,16 @@ impl Planner {
 
     /// Adds a node.
     pub fn add(&mut self, operator: impl Operator + 'static, inputs: Vec<NodeId>, schema: SchemaRef) -> NodeId {
-        self.plan.nodes.push(Node { operator: Box::new(operator), inputs, schema });
+        let node = Node { operator: Box::new(operator), inputs, schema };
+        self.growing.push(node.grows(&self.growing));
+        self.plan.nodes.push(node);
         NodeId(self.plan.nodes.len() - 1)
+    }
+
+    /// Whether a node's output only grows: an operator over it may forget what only a row's going would bring back.
+    #[must_use]
+    pub fn grows(&self, node: NodeId) -> bool {
+        self.growing[node.0]
     }
 
     /// The columns of a node's output.

@@ -21,6 +21,18 @@ impl Stretch {
         self.ends.push(self.bytes.len());
     }
 
+    /// One row more, of these parts.
+    pub(crate) fn push_parts(&mut self, parts: &[&[u8]]) {
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.ends.push(self.bytes.len());
+    }
+
+    /// No row any more.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
     /// The bytes of each row.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());

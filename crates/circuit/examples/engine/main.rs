@@ -7,6 +7,10 @@
 mod events;
 mod typed;
 
+/// The program's, for both.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use std::time::{Duration, Instant};
 
 use lakeward_circuit::circuit::{Circuit, Options};

@@ -14,26 +14,26 @@ use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{Aggregate as Logical, Expr, ExprSchemable, LogicalPlan, when};
 use dbsp::OrdIndexedZSet;
 use dbsp::operator::Min;
-use dbsp::utils::Tup2;
 
+mod answer;
 mod measure;
 mod pieces;
 
 pub use measure::{Function, Measure};
 
-use self::pieces::{Combine, groups_of, piece_of, tagged};
+use self::answer::Answer;
+use self::pieces::{Combine, groups_of, smallest_of, tagged};
 use super::project::Project;
 use crate::accumulator::Accumulator;
 use crate::builder::{Builder, Deltas, Indexed, Kind};
-use crate::codec::Codec;
-use crate::delta::{Delta, Part, batch, loose_schema};
-use crate::evaluate::kept;
+use crate::codec::{Codec, Encoded};
+use crate::delta::{Delta, Part, loose_schema};
 use crate::expr::{Expression, plain};
-use crate::failure::Failures;
 use crate::plan::{Columns, NodeId, Operator, Planner, State};
 use crate::read;
 use crate::refused::Refused;
 use crate::row::Row;
+use crate::sorted;
 
 /// Takes `GROUP BY`, and aggregates without one.
 pub fn lower(plan: &LogicalPlan, planner: &mut Planner) -> Option<Result<NodeId, Refused>> {
@@ -77,7 +77,7 @@ fn lower_aggregate(aggregate: &Logical, planner: &mut Planner) -> Result<NodeId,
     let fields = aggregate.schema.fields().iter();
     let out = loose_schema(fields.map(|field| (field.name().as_str(), field.data_type())));
     let projected = loose_schema(columns.iter().map(|column| (column.text(), column.kind())));
-    let operator = Aggregate::new(&projected, groups, outputs, out.clone())?;
+    let operator = Aggregate::new(&projected, planner.grows(input), groups, outputs, out.clone())?;
     let input = planner.add(Project::new(columns, projected.clone()), vec![input], projected);
     Ok(planner.add(operator, vec![input], out))
 }
@@ -193,13 +193,21 @@ pub struct Aggregate {
     group_codec: Arc<Codec>,
     pieces: Vec<Arc<Piece>>,
     outputs: Arc<Vec<Output>>,
+    /// Whether no row of the input ever goes: then of each group the first value is enough for a `MIN` or `MAX`.
+    grows: bool,
     input: SchemaRef,
     schema: SchemaRef,
 }
 
 impl Aggregate {
-    /// Over `input`, whose first `groups` columns are the group's.
-    fn new(input: &SchemaRef, groups: usize, pending: Vec<Output>, schema: SchemaRef) -> Result<Self, Refused> {
+    /// Over `input`, whose first `groups` columns are the group's, and which only grows or not.
+    fn new(
+        input: &SchemaRef,
+        grows: bool,
+        groups: usize,
+        pending: Vec<Output>,
+        schema: SchemaRef,
+    ) -> Result<Self, Refused> {
         let (mut sums, mut distincts, mut firsts) = (Vec::new(), Vec::<(usize, Vec<Measure>)>::new(), Vec::new());
         // Where each output is to be found: pieces are numbered once all are known.
         let mut places: Vec<(usize, usize, usize)> = Vec::new();
@@ -250,7 +258,8 @@ impl Aggregate {
         }
         pieces.extend(firsts.into_iter().map(Arc::new));
         let group_codec = Arc::new(Codec::new(input.fields()[..groups].iter().map(|field| field.data_type()))?);
-        Ok(Self { groups, group_codec, pieces, outputs: Arc::new(outputs), input: input.clone(), schema })
+        let grows = grows && pieces.iter().any(|piece| matches!(piece.as_ref(), Piece::First { .. }));
+        Ok(Self { groups, group_codec, pieces, outputs: Arc::new(outputs), grows, input: input.clone(), schema })
     }
 }
 
@@ -270,7 +279,9 @@ impl Operator for Aggregate {
                 Piece::First { text, .. } => text.clone(),
             })
             .collect();
-        format!("Aggregate {} by {}", pieces.join("; "), columns(0, self.groups))
+        // What is kept depends on it.
+        let grows = if self.grows { ", of rows that only come" } else { "" };
+        format!("Aggregate {} by {}{grows}", pieces.join("; "), columns(0, self.groups))
     }
 
     fn state(&self) -> Vec<State> {
@@ -288,6 +299,7 @@ impl Operator for Aggregate {
                 Piece::Sums { distinct: Some((at, _)), .. } => {
                     State::unbounded(format!("every distinct {} of a group", self.input.field(*at).name()))
                 }
+                Piece::First { .. } if self.grows => group(),
                 Piece::First { argument, .. } => State::unbounded(format!(
                     "every {} of a group, for its MIN or MAX",
                     self.input.field(*argument).name()
@@ -323,9 +335,10 @@ impl Aggregate {
             Piece::Sums { measures, distinct: None } => {
                 let (measures, codec, groups) = (Arc::clone(measures), Arc::clone(&self.group_codec), self.groups);
                 let sums = input.apply_named("Sums", move |delta: &Delta| {
-                    let parts = delta.0.iter().map(|part| {
-                        let rows = part.weights.len();
-                        let keys = codec.encode(&part.batch.columns()[..groups], rows);
+                    let keys: Vec<Encoded> =
+                        delta.0.iter().map(|part| codec.encoded(&part.batch.columns()[..groups])).collect();
+                    let parts = keys.iter().zip(&delta.0).map(|(keys, part)| {
+                        let keys = (0..part.weights.len()).map(|row| keys.row(row)).collect();
                         (keys, part.batch.columns(), &part.weights)
                     });
                     groups_of(parts, &measures)
@@ -346,8 +359,7 @@ impl Aggregate {
                 let sums = once.apply_named("Sums", move |values: &OrdIndexedZSet<Row, Row>| {
                     let read::Tuples { keys, values, weights } = read::tuples(values);
                     let (column, weights) = (codec.decode(values.iter()), Int64Array::from(weights));
-                    let keys = keys.iter().map(Row::new).collect();
-                    groups_of([(keys, column.as_slice(), &weights)].into_iter(), &measures)
+                    groups_of([(keys.iter().collect(), column.as_slice(), &weights)].into_iter(), &measures)
                 });
                 let sums = sums.set_persistent_id(id(Kind::Summed, "sums").as_deref());
                 sums.aggregate_linear_postprocess_persistent(
@@ -357,31 +369,34 @@ impl Aggregate {
                 )
             }
             Piece::First { argument, codec, .. } => {
-                let values = self
-                    .by_group(input, *argument, codec, false)
-                    .set_persistent_id(id(Kind::Indexed, "values").as_deref());
-                values.aggregate_persistent(id(Kind::Indexed, "first").as_deref(), Min)
+                let values = self.by_group(input, *argument, codec, false);
+                let first = id(Kind::Indexed, "first");
+                if self.grows {
+                    let least = |one: Row, other: &Row, _| if *other < one { other.clone() } else { one };
+                    return values.chain_aggregate_persistent(first.as_deref(), |value, _| value.clone(), least);
+                }
+                let values = values.set_persistent_id(id(Kind::Indexed, "values").as_deref());
+                values.aggregate_persistent(first.as_deref(), Min)
             }
         }
     }
 
-    /// A column's values by group.
-    fn by_group(&self, input: &Deltas, argument: usize, codec: &Arc<Codec>, no_nulls: bool) -> Indexed {
+    /// A column's values by group: all that are not NULL for `DISTINCT`; else those that may be the first.
+    fn by_group(&self, input: &Deltas, argument: usize, codec: &Arc<Codec>, distinct: bool) -> Indexed {
         let (groups, group_codec, codec) = (self.groups, Arc::clone(&self.group_codec), Arc::clone(codec));
+        let smallest = self.grows && !distinct;
         input.apply_named("Values", move |delta: &Delta| {
-            let mut tuples = Vec::with_capacity(delta.rows());
-            for part in &delta.0 {
-                let rows = part.weights.len();
-                let keys = group_codec.encode(&part.batch.columns()[..groups], rows);
-                let column = part.batch.column(argument);
-                let values = codec.encode(std::slice::from_ref(column), rows);
-                for (row, (key, value)) in keys.into_iter().zip(values).enumerate() {
-                    if !(no_nulls && column.is_null(row)) {
-                        tuples.push(Tup2(Tup2(key, value), part.weights.value(row)));
-                    }
-                }
-            }
-            OrdIndexedZSet::<Row, Row>::from_tuples((), tuples)
+            let parts = delta.0.iter().map(|part| {
+                let keys = group_codec.encoded(&part.batch.columns()[..groups]);
+                (keys, codec.encoded(std::slice::from_ref(part.batch.column(argument))), part)
+            });
+            let parts: Vec<_> = parts.collect();
+            let tuples = parts.iter().flat_map(|(keys, values, part)| {
+                let rows = 0..part.weights.len();
+                let rows = rows.filter(|row| !(distinct && part.batch.column(argument).is_null(*row)));
+                rows.map(|row| (keys.row(row), values.row(row), part.weights.value(row)))
+            });
+            if smallest { smallest_of(tuples) } else { sorted::indexed(&tuples.collect::<Vec<_>>()) }
         })
     }
 
@@ -414,77 +429,5 @@ impl Aggregate {
             Delta(if unit.rows() == 0 { vec![] } else { answer.of_nothing(1).into_iter().collect() })
         });
         super::union::sum(&rows, &always)
-    }
-}
-
-/// How groups become rows.
-struct Answer {
-    operator: String,
-    failures: Failures,
-    groups: usize,
-    group_codec: Arc<Codec>,
-    pieces: Vec<Arc<Piece>>,
-    outputs: Arc<Vec<Output>>,
-    schema: SchemaRef,
-}
-
-impl Answer {
-    /// The row of no rows, `weight` times.
-    fn of_nothing(&self, weight: i64) -> Option<Part> {
-        if weight == 0 { None } else { self.part(&[&[]], &[&[]], vec![weight]) }
-    }
-
-    /// A row for each group, of its key and what it comes to; groups with an answer that does not fit are noted and
-    /// left out.
-    fn part(&self, keys: &[&[u8]], groups: &[&[u8]], weights: Vec<i64>) -> Option<Part> {
-        if groups.is_empty() {
-            return None;
-        }
-        let mut columns = self.group_codec.decode(keys.iter().copied());
-        let weights = Int64Array::from(weights);
-        let payloads = |piece: usize| -> Vec<&[u8]> {
-            let lone = self.pieces.len() == 1;
-            groups.iter().map(|whole| if lone { whole } else { piece_of(whole, piece) }).collect()
-        };
-        let totals: Vec<Vec<Accumulator>> = (0..self.pieces.len())
-            .map(|piece| match self.pieces[piece].as_ref() {
-                Piece::Sums { .. } => payloads(piece).into_iter().map(pieces::total).collect(),
-                Piece::First { .. } => Vec::new(),
-            })
-            .collect();
-        let mut misfits: Vec<(usize, String)> = Vec::new();
-        for (output, field) in self.outputs.iter().zip(&self.schema.fields()[self.groups..]) {
-            columns.push(match output {
-                Output::Sum { piece, at } => {
-                    let Piece::Sums { measures, .. } = self.pieces[*piece].as_ref() else {
-                        unreachable!("a sum's piece")
-                    };
-                    let (column, misfit) = measures[*at].answers(&totals[*piece], *at);
-                    let reason = || format!("{} does not fit {}", measures[*at].text, measures[*at].kind);
-                    misfits.extend(misfit.into_iter().map(|group| (group, reason())));
-                    column
-                }
-                Output::Extremum { piece } => {
-                    let Piece::First { codec, .. } = self.pieces[*piece].as_ref() else {
-                        unreachable!("a value's piece")
-                    };
-                    pieces::values(codec, field.data_type(), &payloads(*piece))
-                }
-                other => unreachable!("{other:?} is placed"),
-            });
-        }
-        let part = Part { batch: batch(&self.schema, columns, groups.len()), weights };
-        self.without(part, misfits)
-    }
-
-    fn without(&self, part: Part, mut misfits: Vec<(usize, String)>) -> Option<Part> {
-        misfits.sort_by_key(|(group, _)| *group);
-        misfits.dedup_by_key(|(group, _)| *group);
-        let mut keep = vec![true; part.weights.len()];
-        for (group, reason) in misfits {
-            keep[group] = false;
-            self.failures.note(&self.operator, reason, &part.batch, group, part.weights.value(group));
-        }
-        kept(&part, &keep.into())
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use datafusion::logical_expr::{Distinct as Logical, LogicalPlan};
 use dbsp::OrdZSet;
-use dbsp::utils::Tup2;
 
 use crate::builder::{Builder, Deltas, Kind, Rows};
 use crate::codec::Codec;
@@ -14,6 +13,7 @@ use crate::plan::{Columns, NodeId, Operator, Planner, State};
 use crate::read;
 use crate::refused::Refused;
 use crate::row::Row;
+use crate::sorted;
 
 /// Takes `SELECT DISTINCT`, and what `UNION`, `INTERSECT` and `EXCEPT` need of it.
 pub fn lower(plan: &LogicalPlan, planner: &mut Planner) -> Option<Result<NodeId, Refused>> {
@@ -71,31 +71,24 @@ impl Operator for Distinct {
 pub(crate) fn rows(input: &Deltas, codec: &Arc<Codec>) -> Rows {
     let codec = Arc::clone(codec);
     input.apply_named("Rows", move |delta: &Delta| {
-        let mut tuples = Vec::with_capacity(delta.rows());
-        for part in &delta.0 {
-            let rows = codec.encode(part.batch.columns(), part.weights.len());
-            tuples.extend(rows.into_iter().zip(part.weights.values()).map(|(row, weight)| Tup2(row, *weight)));
-        }
-        OrdZSet::<Row>::from_keys((), tuples)
+        let parts = delta.0.iter().map(|part| (codec.encoded(part.batch.columns()), part.weights.values()));
+        let parts: Vec<_> = parts.collect();
+        let tuples = parts.iter().flat_map(|(rows, weights)| {
+            weights.iter().enumerate().map(|(row, weight)| (rows.row(row), &[][..], *weight))
+        });
+        sorted::rows(&tuples.collect::<Vec<_>>())
     })
 }
 
 /// A Z-set of whole rows as a change.
 pub(crate) fn deltas(rows: &Rows, codec: &Arc<Codec>, schema: &SchemaRef) -> Deltas {
-    let places: Vec<usize> = (0..schema.fields().len()).collect();
-    arranged(rows, codec, &places, schema)
-}
-
-/// A Z-set of whole rows as a change, whose columns are those of the rows at `places`.
-pub(crate) fn arranged(rows: &Rows, codec: &Arc<Codec>, places: &[usize], schema: &SchemaRef) -> Deltas {
-    let (codec, schema, places) = (Arc::clone(codec), schema.clone(), places.to_vec());
+    let (codec, schema) = (Arc::clone(codec), schema.clone());
     rows.apply_named("Columns", move |rows: &OrdZSet<Row>| {
         let (rows, weights) = read::rows(rows);
         if weights.is_empty() {
             return Delta::default();
         }
         let columns = codec.decode(rows.iter());
-        let columns = places.iter().map(|at| Arc::clone(&columns[*at])).collect();
         Delta(vec![Part { batch: batch(&schema, columns, weights.len()), weights: weights.into() }])
     })
 }

@@ -3,10 +3,12 @@
 //! A row goes if any of the conditions joined by AND is false or NULL, whatever becomes of the others: so a guard
 //! protects (`b <> 0 AND a / b > 1`), in whatever order the conditions stand. A row fails if none excludes it and one fails.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, BooleanArray};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
@@ -87,26 +89,31 @@ fn filtered(delta: &Delta, conditions: &[Expression], operator: &str, failures: 
 
 /// The rows of `part` for which all `conditions` are true; those that fail are noted.
 pub(crate) fn passing(part: &Part, conditions: &[Expression], operator: &str, failures: &Failures) -> Option<Part> {
-    let rows = part.weights.len();
-    let mut pass = vec![true; rows];
-    let mut failed: Vec<Option<String>> = vec![None; rows];
+    let mut pass = BooleanBuffer::new_set(part.weights.len());
+    let mut failed: BTreeMap<usize, String> = BTreeMap::new();
     for condition in conditions {
         let evaluated = condition.evaluate(&part.batch);
         let values = evaluated.values.as_boolean();
-        let mut fails = evaluated.failed.into_iter().peekable();
-        for (row, pass) in pass.iter_mut().enumerate() {
-            if let Some((_, reason)) = fails.next_if(|(at, _)| *at == row) {
-                failed[row].get_or_insert(reason);
-            } else {
-                *pass &= values.is_valid(row) && values.value(row);
-            }
+        let holds = values.nulls().map_or_else(|| values.values().clone(), |nulls| values.values() & nulls.inner());
+        // A row that a condition fails for is out by another one, or noted.
+        pass = &pass & &with(holds, evaluated.failed.iter().map(|(row, _)| *row), true);
+        for (row, reason) in evaluated.failed {
+            failed.entry(row).or_insert(reason);
         }
     }
-    for (row, reason) in failed.into_iter().enumerate() {
-        if let Some(reason) = reason.filter(|_| pass[row]) {
-            failures.note(operator, reason, &part.batch, row, part.weights.value(row));
-            pass[row] = false;
-        }
+    failed.retain(|row, _| pass.value(*row));
+    let pass = with(pass, failed.keys().copied(), false);
+    for (row, reason) in failed {
+        failures.note(operator, reason, &part.batch, row, part.weights.value(row));
     }
-    kept(part, &BooleanArray::from(pass))
+    kept(part, &BooleanArray::new(pass, None))
+}
+
+/// The same bits but for those at `places`, which are `bit`.
+fn with(bits: BooleanBuffer, mut places: impl Iterator<Item = usize>, bit: bool) -> BooleanBuffer {
+    let Some(first) = places.next() else { return bits };
+    let mut changed = BooleanBufferBuilder::new(bits.len());
+    changed.append_buffer(&bits);
+    std::iter::once(first).chain(places).for_each(|at| changed.set_bit(at, bit));
+    changed.finish()
 }

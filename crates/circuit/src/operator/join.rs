@@ -11,7 +11,10 @@ use arrow_schema::SchemaRef;
 use datafusion::common::{JoinType, NullEquality};
 use datafusion::logical_expr::{Expr, Join as Logical, LogicalPlan};
 
-use super::distinct::{arranged, deltas};
+mod pairs;
+
+use self::pairs::Layout;
+use super::distinct::deltas;
 use super::filter::{conditions, passing};
 use super::project::extended;
 use super::union::sum;
@@ -63,8 +66,8 @@ fn lower_join(join: &Logical, planner: &mut Planner) -> Result<NodeId, Refused> 
         [(0, keys), (1, keys + left_rest)].into_iter().flat_map(|(at, from)| sides[at].places(from)).collect();
     let on = join.on.iter().map(|(left, right)| format!("{left} = {right}")).collect();
     let kind = join.join_type;
-    let operator =
-        Join { kind, on, no_null_keys, residual: Arc::new(residual), sides, pairs, pair_codec, of_pairs, schema };
+    let layout = Layout { codec: pair_codec, places: Arc::new(of_pairs), schema: pairs };
+    let operator = Join { kind, on, no_null_keys, residual: Arc::new(residual), sides, layout, schema };
     let schema = operator.schema.clone();
     Ok(planner.add(operator, vec![left, right], schema))
 }
@@ -127,12 +130,8 @@ pub struct Join {
     no_null_keys: bool,
     residual: Arc<Vec<Expression>>,
     sides: [Side; 2],
-    /// The columns of both sides.
-    pairs: SchemaRef,
-    /// A key, then the rest of either side.
-    pair_codec: Arc<Codec>,
-    /// Where the columns of both sides are in it.
-    of_pairs: Vec<usize>,
+    /// Pairs, with the columns of both sides.
+    layout: Layout,
     schema: SchemaRef,
 }
 
@@ -240,10 +239,7 @@ impl Join {
 
     /// The pairs of rows that the whole condition holds for.
     fn pairs(&self, builder: &Builder, sides: &[InCircuit; 2]) -> Deltas {
-        let joined = sides[0]
-            .by_key
-            .join(&sides[1].by_key, |key: &Row, left: &Row, right: &Row| key.then(&[left.bytes(), right.bytes()]));
-        let pairs = arranged(&joined, &self.pair_codec, &self.of_pairs, &self.pairs);
+        let pairs = pairs::pairs(&sides[0].by_key, &sides[1].by_key, &self.layout);
         if self.residual.is_empty() {
             return pairs;
         }
@@ -260,8 +256,13 @@ impl Join {
         if self.residual.is_empty() {
             let keys = index(builder, &piece("keys"), &other.input, &other.side.keys);
             let keys = keys.distinct().set_persistent_id(builder.id(Kind::Indexed, &piece("distinct")).as_deref());
-            let rows = this.by_key.join(&keys, |key: &Row, rest: &Row, _: &Row| key.then(&[rest.bytes()]));
-            return arranged(&rows, &this.side.codec, &this.side.places(this.side.key_types.len()), &this.side.columns);
+            // The keys have nothing but themselves.
+            let layout = Layout {
+                codec: Arc::clone(&this.side.codec),
+                places: Arc::new(this.side.places(this.side.key_types.len())),
+                schema: this.side.columns.clone(),
+            };
+            return pairs::pairs(&this.by_key, &keys, &layout);
         }
         let pairs = pairs.expect("a condition over pairs has them");
         let (from, columns) =
@@ -282,7 +283,7 @@ impl Join {
 
     /// Rows of side `at` with NULL in the columns of the other one.
     fn padded(&self, rows: &Deltas, at: usize) -> Deltas {
-        let (pairs, other) = (self.pairs.clone(), self.sides[1 - at].columns.clone());
+        let (pairs, other) = (self.layout.schema.clone(), self.sides[1 - at].columns.clone());
         rows.apply_named("Padded", move |delta: &Delta| {
             let part = |part: &Part| {
                 let nulls = other.fields().iter().map(|field| new_null_array(field.data_type(), part.weights.len()));

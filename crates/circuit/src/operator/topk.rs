@@ -1,12 +1,13 @@
 //! The first rows of each group: `ROW_NUMBER`, `RANK` or `DENSE_RANK` with a bound on it, `ORDER BY` with `LIMIT`,
-//! `DISTINCT ON`. State: every row, by group and in order; only the first ones are read.
+//! `DISTINCT ON`. State: every row, by group and in order, of which only the first ones are read; where rows only come
+//! and each has a number of its own, the first ones alone.
 //!
 //! Rows that the order leaves equal are told apart by their other columns, so that which ones are kept depends on the
 //! rows alone. Copies of a row have numbers of their own, and the same rank.
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, UInt64Array};
+use arrow_array::UInt64Array;
 use arrow_schema::{DataType, SchemaRef, SortOptions};
 use datafusion::common::DFSchema;
 use datafusion::common::ScalarValue;
@@ -16,18 +17,21 @@ use datafusion::logical_expr::{
     SortExpr, Window,
 };
 use dbsp::OrdIndexedZSet;
-use dbsp::utils::Tup2;
 
 use super::filter::{Filter, conditions};
 use super::project::{extended, selected};
-use crate::builder::{Builder, Deltas, Kind};
+use crate::builder::{Builder, Deltas, Indexed, Kind};
 use crate::codec::Codec;
 use crate::delta::{Delta, Part, batch, loose_schema};
 use crate::plan::{Columns, NodeId, Operator, Planner, State};
 use crate::read;
 use crate::refused::Refused;
 use crate::row::Row;
-use crate::top::{Entry, Numbering, Top, entries, value};
+use crate::top::{Numbering, Top};
+
+mod candidates;
+
+use self::candidates::{Candidate, all_of, first_of};
 
 /// Takes the shapes that keep the first rows, and an `ORDER BY` that keeps all, which means nothing in a view.
 pub fn lower(plan: &LogicalPlan, planner: &mut Planner) -> Option<Result<NodeId, Refused>> {
@@ -191,6 +195,7 @@ fn top_k(
     let schema = loose_schema(fields.chain(numbered.then_some(number)));
     let by = order.iter().map(ToString::to_string).collect();
     let operator = TopK {
+        merges: top.numbering == Numbering::RowNumber && planner.grows(input),
         groups: groups.to_vec(),
         order: order_places.to_vec(),
         by,
@@ -212,6 +217,9 @@ pub struct TopK {
     by: Vec<String>,
     top: Top,
     numbered: bool,
+    /// Whether the first rows so far and those of a change are enough to tell the first ones: rows only come, and no two
+    /// have one number.
+    merges: bool,
     codecs: Codecs,
     /// How many of the input's columns come out.
     columns: usize,
@@ -229,11 +237,18 @@ impl Operator for TopK {
     fn describe(&self) -> String {
         let Top { numbering, first, last } = self.top;
         let groups = &self.groups;
-        format!("TopK {numbering:?} {first} to {last} of each {groups:?} by {}", self.by.join(", "))
+        // What is kept depends on it.
+        let merges = if self.merges { ", of rows that only come" } else { "" };
+        format!("TopK {numbering:?} {first} to {last} of each {groups:?} by {}{merges}", self.by.join(", "))
     }
 
     fn state(&self) -> Vec<State> {
-        vec![State::unbounded("every row, by group and in order")]
+        let last = self.top.last;
+        vec![match (self.merges, self.groups.is_empty()) {
+            (false, _) => State::unbounded("every row, by group and in order"),
+            (true, false) => State::unbounded(format!("up to {last} rows of each group")),
+            (true, true) => State::bounded(format!("up to {last} rows"), "there is one group"),
+        }]
     }
 
     /// Those of the input's rows that stay; and the group, where one row of it does.
@@ -247,46 +262,61 @@ impl Operator for TopK {
     }
 
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
-        let (codecs, groups, order, columns) =
-            (self.codecs.clone(), self.groups.clone(), self.order.clone(), self.columns);
+        let (rows, first) = (builder.id(Kind::Indexed, "rows"), builder.id(Kind::Indexed, "first"));
+        let (codecs, groups, order) = (self.codecs.clone(), self.groups.clone(), self.order.clone());
+        let (columns, top, merges) = (self.columns, self.top, self.merges);
         let by_group = inputs[0].apply_named("TopK", move |delta: &Delta| {
-            let mut tuples = Vec::with_capacity(delta.rows());
-            for part in &delta.0 {
-                let rows = part.weights.len();
-                let pick = |places: &[usize]| -> Vec<ArrayRef> {
-                    places.iter().map(|at| Arc::clone(part.batch.column(*at))).collect()
-                };
-                let keys = codecs.group.encode(&pick(&groups), rows);
-                let orders = codecs.order.encode(&pick(&order), rows);
-                let whole = codecs.row.encode(&part.batch.columns()[..columns], rows);
-                let values = orders.iter().zip(&whole).map(|(order, row)| value(order, row));
-                for ((key, value), weight) in keys.into_iter().zip(values).zip(part.weights.values()) {
-                    tuples.push(Tup2(Tup2(key, value), *weight));
-                }
-            }
-            OrdIndexedZSet::<Row, Row>::from_tuples((), tuples)
+            let parts = delta.0.iter().map(|part| {
+                let columns = &part.batch.columns()[..columns];
+                let (group, order) = (part.columns(&groups), part.columns(&order));
+                let keys = [codecs.group.encoded(&group), codecs.order.encoded(&order), codecs.row.encoded(columns)];
+                (keys, part.weights.values())
+            });
+            let parts: Vec<_> = parts.collect();
+            let candidates = parts.iter().flat_map(|([group, order, row], weights)| {
+                let rows = weights.iter().enumerate();
+                rows.map(|(at, copies)| {
+                    (group.row(at), Candidate { order: order.row(at), row: row.row(at), copies: *copies })
+                })
+            });
+            if merges { first_of(candidates, top) } else { all_of(candidates) }
         });
-        let by_group = by_group.set_persistent_id(builder.id(Kind::Indexed, "rows").as_deref());
-        let first = by_group.aggregate_persistent(builder.id(Kind::Indexed, "first").as_deref(), self.top);
-        let (codec, schema, numbered) = (Arc::clone(&self.codecs.row), self.schema.clone(), self.numbered);
-        first.apply_named("First", move |lists: &OrdIndexedZSet<Row, Row>| {
+        let first: Indexed = if self.merges {
+            by_group.chain_aggregate_persistent(
+                first.as_deref(),
+                move |list, times| top.merged(&[], list.bytes(), times),
+                move |known, list, times| top.merged(known.bytes(), list.bytes(), times),
+            )
+        } else {
+            by_group.set_persistent_id(rows.as_deref()).aggregate_persistent(first.as_deref(), top)
+        };
+        self.rows(&first)
+    }
+}
+
+impl TopK {
+    /// The rows of lists.
+    fn rows(&self, lists: &Indexed) -> Deltas {
+        let (codec, schema) = (Arc::clone(&self.codecs.row), self.schema.clone());
+        let (top, numbered) = (self.top, self.numbered);
+        lists.apply_named("First", move |lists: &OrdIndexedZSet<Row, Row>| {
             let read::Tuples { values, weights, .. } = read::tuples(lists);
-            let lists = values.iter().zip(&weights);
-            let all = lists.flat_map(|(list, weight)| entries(list).map(move |entry| (entry, *weight)));
-            let all: Vec<(Entry<'_>, i64)> = all.collect();
-            if all.is_empty() {
+            let (mut rows, mut numbers, mut copies) = (Vec::new(), Vec::new(), Vec::new());
+            for (list, weight) in values.iter().zip(&weights) {
+                top.entries(list, |entry| {
+                    rows.push(entry.row);
+                    numbers.push(entry.number.unsigned_abs());
+                    copies.push(entry.copies.checked_mul(*weight).expect("copies in 63 bits"));
+                });
+            }
+            if rows.is_empty() {
                 return Delta::default();
             }
-            let mut columns = codec.decode(all.iter().map(|(entry, _)| entry.row));
+            let mut columns = codec.decode(rows);
             if numbered {
-                let numbers: UInt64Array =
-                    all.iter().map(|(entry, _)| entry.number.unsigned_abs()).collect::<Vec<_>>().into();
-                columns.push(Arc::new(numbers));
+                columns.push(Arc::new(UInt64Array::from(numbers)));
             }
-            let copies =
-                |(entry, weight): &(Entry<'_>, i64)| entry.copies.checked_mul(*weight).expect("copies in 63 bits");
-            let weights: Int64Array = all.iter().map(copies).collect::<Vec<_>>().into();
-            Delta(vec![Part { batch: batch(&schema, columns, weights.len()), weights }])
+            Delta(vec![Part { batch: batch(&schema, columns, copies.len()), weights: copies.into() }])
         })
     }
 }

@@ -33,6 +33,8 @@ pub struct Case {
     pub views: Vec<(String, String)>,
     pub steps: Vec<(Vec<Event>, Option<Expected>)>,
     pub refused: Option<String>,
+    /// Whether tables that no row is taken from are declared to only grow.
+    pub grows: bool,
 }
 
 pub fn parse(text: &str) -> Result<Case, String> {

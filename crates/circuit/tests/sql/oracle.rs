@@ -153,7 +153,7 @@ fn examine(trial: &Trial, seed: u64, duckdb: &mut DuckDb, seen: &mut Seen) -> Op
 
 fn examined(trial: &Trial, seed: u64, duckdb: &mut DuckDb, seen: &mut Seen) -> Option<Fault> {
     let case = trial.case();
-    let relations: Vec<_> = case.tables.iter().map(|table| run::relation(table).expect("a table")).collect();
+    let relations = run::relations(&case).expect("tables");
     let plan = match run::plan(&case, &relations) {
         Ok(plan) => Arc::new(plan),
         Err(refused) => {

@@ -20,7 +20,7 @@ pub fn every_way(case: &Case) -> Result<(), String> {
     if case.refused.is_some() {
         return Ok(());
     }
-    let relations = case.tables.iter().map(|table| run::relation(table)).collect::<Result<Vec<_>, _>>()?;
+    let relations = run::relations(case)?;
     let plan = Arc::new(run::plan(case, &relations).map_err(|refused| refused.to_string())?);
     let turn: usize = case.views.iter().map(|(_, query)| query.len()).sum();
     for (workers, cut) in [(WORKERS, Cut::AsWritten), OTHERS[turn % OTHERS.len()]] {

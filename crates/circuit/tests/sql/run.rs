@@ -28,7 +28,7 @@ pub enum Cut {
 }
 
 pub fn every_way(case: &Case) -> Result<(), String> {
-    let relations = case.tables.iter().map(|table| relation(table)).collect::<Result<Vec<_>, _>>()?;
+    let relations = relations(case)?;
     let plan = match (plan(case, &relations), &case.refused) {
         (Err(refused), Some(expected)) if refused.to_string().contains(expected.as_str()) => return Ok(()),
         (Err(refused), _) => return Err(format!("refused: {refused}")),
@@ -56,6 +56,21 @@ pub fn plan(case: &Case, relations: &[Relation]) -> Result<Plan, Refused> {
         queries.table(name, Arc::new(plan.schema().as_arrow().clone()))?;
     }
     Ok(planner.finish())
+}
+
+/// The relations of a case.
+pub fn relations(case: &Case) -> Result<Vec<Relation>, String> {
+    let mut relations = case.tables.iter().map(|table| relation(table)).collect::<Result<Vec<_>, _>>()?;
+    relations.iter_mut().filter(|relation| case.grows && grows(case, relation)).for_each(|relation| {
+        relation.changes = Changes::Grows;
+    });
+    Ok(relations)
+}
+
+/// Whether no row is ever taken from a relation, or replaced.
+pub fn grows(case: &Case, relation: &Relation) -> bool {
+    let mut events = case.steps.iter().flat_map(|(events, _)| events);
+    relation.changes == Changes::Bag && events.all(|event| event.table != relation.name || event.kind == '+')
 }
 
 /// A relation by its `CREATE TABLE`, with a key if it has a primary one.
@@ -99,7 +114,7 @@ fn run(case: &Case, relations: &[Relation], plan: &Arc<Plan>, workers: usize, cu
 
 /// The same without a circuit, where the view keeps nothing; whether it does.
 pub fn without_a_circuit(case: &Case) -> Result<bool, String> {
-    let relations = case.tables.iter().map(|table| relation(table)).collect::<Result<Vec<_>, _>>()?;
+    let relations = relations(case)?;
     let Ok(plan) = plan(case, &relations) else { return Ok(false) };
     let plan = Arc::new(plan);
     let Ok(view) = Stateless::new(&plan, plan.views.len() - 1) else { return Ok(false) };

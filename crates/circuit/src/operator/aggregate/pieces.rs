@@ -17,13 +17,14 @@ use crate::accumulator::Accumulator;
 use crate::builder::Indexed;
 use crate::codec::Codec;
 use crate::row::Row;
+use crate::sorted::{self, Tuple};
 
 /// Adds up rows by group before the engine sees them: for each part the group of each row, the columns and the weights.
 pub(super) fn groups_of<'a>(
-    parts: impl Iterator<Item = (Vec<Row>, &'a [ArrayRef], &'a Int64Array)>,
+    parts: impl Iterator<Item = (Vec<&'a [u8]>, &'a [ArrayRef], &'a Int64Array)>,
     measures: &[Measure],
 ) -> OrdIndexedZSet<Row, Accumulator> {
-    let mut slots: HashMap<Row, usize, ahash::RandomState> = HashMap::default();
+    let mut slots: HashMap<&[u8], usize, ahash::RandomState> = HashMap::default();
     let mut totals: Vec<Accumulator> = Vec::new();
     let empty: smallvec::SmallVec<_> = measures.iter().map(Measure::empty).collect();
     for (keys, columns, weights) in parts {
@@ -49,8 +50,23 @@ pub(super) fn groups_of<'a>(
             }
         }
     }
-    let tuples = slots.into_iter().map(|(key, slot)| Tup2(Tup2(key, std::mem::take(&mut totals[slot])), 1));
+    let tuples = slots.into_iter().map(|(key, slot)| Tup2(Tup2(Row::new(key), std::mem::take(&mut totals[slot])), 1));
     OrdIndexedZSet::from_tuples((), tuples.collect())
+}
+
+/// The smallest value of each group, once.
+///
+/// # Panics
+/// When a row goes.
+pub(super) fn smallest_of<'a>(tuples: impl Iterator<Item = Tuple<'a>>) -> OrdIndexedZSet<Row, Row> {
+    let mut smallest: HashMap<&[u8], &[u8], ahash::RandomState> = HashMap::default();
+    for (key, value, weight) in tuples {
+        assert!(weight > 0, "a row goes that only could come: {weight} copies");
+        let known = smallest.entry(key).or_insert(value);
+        *known = value.min(*known);
+    }
+    let tuples: Vec<Tuple<'_>> = smallest.into_iter().map(|(key, value)| (key, value, 1)).collect();
+    sorted::indexed(&tuples)
 }
 
 /// The same rows, each marked as of piece `tag`.

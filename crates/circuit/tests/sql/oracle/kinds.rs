@@ -25,6 +25,8 @@ pub struct Table {
     pub columns: Vec<(String, Kind)>,
     /// Whether its first column is its key.
     pub keyed: bool,
+    /// Whether rows only come.
+    pub grows: bool,
 }
 
 impl Kind {

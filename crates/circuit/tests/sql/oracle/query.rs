@@ -321,7 +321,7 @@ impl Maker<'_> {
         let named = self.query(depth - 1);
         let name = format!("w{}", self.aliases);
         let columns = named.kinds.iter().enumerate().map(|(at, kind)| (format!("c{at}"), *kind)).collect();
-        let table = Table { name: name.clone(), columns, keyed: false };
+        let table = Table { name: name.clone(), columns, keyed: false, grows: false };
         let before = std::mem::replace(&mut self.tables, vec![table]);
         let outer = match self.tape.below(3) {
             0 => self.select(depth),

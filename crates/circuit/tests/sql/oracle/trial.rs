@@ -22,6 +22,8 @@ pub struct Trial {
     pub workers: usize,
     /// Whether each event is taken in by a step of its own.
     pub cut: bool,
+    /// Whether tables that no row is taken from are declared to only grow.
+    pub grows: bool,
 }
 
 /// How many steps a trial has.
@@ -37,14 +39,14 @@ pub fn make(shape: &mut Tape, stream: &mut Tape) -> Trial {
     if maker.tape.chance(20) {
         let inner = maker.query(1);
         let columns = inner.kinds.iter().enumerate().map(|(at, kind)| (format!("c{at}"), *kind)).collect();
-        maker.tables.push(Table { name: "v0".to_owned(), columns, keyed: false });
+        maker.tables.push(Table { name: "v0".to_owned(), columns, keyed: false, grows: false });
         views.push(("v0".to_owned(), inner.sql));
     }
     let depth = 1 + maker.tape.below(2);
     let query = maker.query(depth);
     views.push(("v".to_owned(), query.sql));
     let steps = steps(stream, &tables, wild);
-    Trial { tables, views, steps, wild, workers, cut }
+    Trial { tables, views, steps, wild, workers, cut, grows: true }
 }
 
 fn tables(tape: &mut Tape) -> Vec<Table> {
@@ -54,7 +56,8 @@ fn tables(tape: &mut Tape) -> Vec<Table> {
         let more = 1 + tape.below(3);
         let mut columns = vec![("k".to_owned(), key)];
         columns.extend(["b", "d", "e"][..more].iter().map(|name| ((*name).to_owned(), column_kind(tape))));
-        Table { name: format!("t{at}"), columns, keyed: tape.chance(25) }
+        let keyed = tape.chance(25);
+        Table { name: format!("t{at}"), columns, keyed, grows: !keyed && tape.chance(30) }
     };
     (0..count).map(|at| table(at, tape)).collect()
 }
@@ -112,6 +115,7 @@ fn steps(tape: &mut Tape, tables: &[Table], wild: bool) -> Vec<Vec<Event>> {
 fn everything(table: &Table, contents: &Contents) -> Vec<Event> {
     let rows = contents.0.get(&table.name).cloned().unwrap_or_default();
     let kind = if table.keyed { '~' } else { '-' };
+    let rows = if table.grows { Vec::new() } else { rows };
     rows.into_iter().map(|values| Event { kind, table: table.name.clone(), values }).collect()
 }
 
@@ -130,6 +134,8 @@ fn change(tape: &mut Tape, table: &Table, contents: &Contents, wild: bool, fresh
         };
     }
     let known = if rows.is_empty() { None } else { Some(tape.pick(rows).clone()) };
+    // Rows only come, each perhaps once more.
+    let choice = if table.grows { choice % 4 } else { choice };
     match (choice, known) {
         (4..=6, Some(known)) => vec![event('-', known)],
         (7, Some(known)) => {
@@ -160,7 +166,8 @@ impl Trial {
     /// The same in the words of a golden file's case.
     pub fn case(&self) -> Case {
         let views = self.views.iter().map(|(name, sql)| (name.clone(), sql.replace(DIVIDED, "/"))).collect();
-        Case { tables: self.ddl("PRIMARY KEY"), views, ..Case::default() }
+        let steps = self.steps.iter().map(|events| (events.clone(), None)).collect();
+        Case { tables: self.ddl("PRIMARY KEY"), views, steps, grows: self.grows, ..Case::default() }
     }
 
     /// A `CREATE TABLE` for each table; a key's column is marked with `key`.
