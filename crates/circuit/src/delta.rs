@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
@@ -31,6 +33,18 @@ impl Part {
     #[must_use]
     pub fn columns(&self, places: &[usize]) -> Vec<ArrayRef> {
         places.iter().map(|at| Arc::clone(self.batch.column(*at))).collect()
+    }
+
+    /// The rows at `places`.
+    ///
+    /// # Panics
+    /// When there is no row at one of them.
+    #[must_use]
+    pub fn taken(&self, places: &UInt32Array) -> Self {
+        let taken = |column: &dyn Array| take(column, places, None).expect("places of rows");
+        let columns = self.batch.columns().iter().map(|column| taken(column)).collect();
+        let weights = taken(&self.weights).as_primitive::<Int64Type>().clone();
+        Self { batch: batch(&self.batch.schema(), columns, places.len()), weights }
     }
 
     /// The same rows with other columns.
@@ -80,10 +94,7 @@ impl Delta {
             places.push(at);
             weights.push(weight);
         });
-        let places = UInt32Array::from(places);
-        let columns =
-            whole.batch.columns().iter().map(|column| take(column, &places, None).expect("rows of the batch"));
-        Part { batch: batch(schema, columns.collect(), weights.len()), weights: weights.into() }
+        Part { weights: weights.into(), ..whole.taken(&places.into()) }
     }
 
     /// All parts as one, equal values with equal bytes.

@@ -33,6 +33,17 @@ impl Stretch {
         self.ends.clear();
     }
 
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The bytes of row `at`.
+    pub(crate) fn row(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[at]]
+    }
+
     /// The bytes of each row.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());

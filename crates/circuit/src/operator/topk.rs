@@ -31,7 +31,7 @@ use crate::top::{Numbering, Top};
 
 mod candidates;
 
-use self::candidates::{Candidate, all_of, first_of};
+use self::candidates::{Candidate, all_of, first_of, leading};
 
 /// Takes the shapes that keep the first rows, and an `ORDER BY` that keeps all, which means nothing in a view.
 pub fn lower(plan: &LogicalPlan, planner: &mut Planner) -> Option<Result<NodeId, Refused>> {
@@ -262,19 +262,26 @@ impl Operator for TopK {
     }
 
     fn build(&self, builder: &Builder, inputs: &[Deltas]) -> Deltas {
-        let (rows, first) = (builder.id(Kind::Indexed, "rows"), builder.id(Kind::Indexed, "first"));
+        let first = builder.id(Kind::Indexed, "first");
         let (codecs, groups, order) = (self.codecs.clone(), self.groups.clone(), self.order.clone());
         let (columns, top, merges) = (self.columns, self.top, self.merges);
         let by_group = inputs[0].apply_named("TopK", move |delta: &Delta| {
+            let keys = |part: &Part| {
+                [codecs.group.encoded(&part.columns(&groups)), codecs.order.encoded(&part.columns(&order))]
+            };
             let parts = delta.0.iter().map(|part| {
-                let columns = &part.batch.columns()[..columns];
-                let (group, order) = (part.columns(&groups), part.columns(&order));
-                let keys = [codecs.group.encoded(&group), codecs.order.encoded(&order), codecs.row.encoded(columns)];
-                (keys, part.weights.values())
+                let [group, order] = keys(part);
+                let leading = merges.then(|| leading(part, &group, &order, top)).flatten();
+                let ([group, order], part) = match leading {
+                    Some(leading) => (keys(&leading), leading),
+                    None => ([group, order], part.clone()),
+                };
+                let row = codecs.row.encoded(&part.batch.columns()[..columns]);
+                ([group, order, row], part.weights)
             });
             let parts: Vec<_> = parts.collect();
             let candidates = parts.iter().flat_map(|([group, order, row], weights)| {
-                let rows = weights.iter().enumerate();
+                let rows = weights.values().iter().enumerate();
                 rows.map(|(at, copies)| {
                     (group.row(at), Candidate { order: order.row(at), row: row.row(at), copies: *copies })
                 })
@@ -288,6 +295,7 @@ impl Operator for TopK {
                 move |known, list, times| top.merged(known.bytes(), list.bytes(), times),
             )
         } else {
+            let rows = builder.id(Kind::Indexed, "rows");
             by_group.set_persistent_id(rows.as_deref()).aggregate_persistent(first.as_deref(), top)
         };
         self.rows(&first)

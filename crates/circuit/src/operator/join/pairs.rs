@@ -135,7 +135,7 @@ impl<T: WithSnapshot<Batch = MonoIndexedZSet> + 'static> BinaryOperator<Option<S
 /// A change and the rows that it meets, as far as they were gone through.
 struct Meeting {
     change: Rows,
-    rows: Rows,
+    rows: OfKey,
     /// Whether the rows' keys are gone through and looked for in the change, as there are fewer of them.
     by_rows: bool,
     /// Whether both stand at one key, with pairs left.
@@ -145,7 +145,7 @@ struct Meeting {
 impl Meeting {
     fn new(change: &Snapshot, rows: &Snapshot) -> Self {
         let by_rows = rows.key_count() < change.key_count();
-        Self { change: change.cursor(), rows: rows.cursor(), by_rows, met: false }
+        Self { change: change.cursor(), rows: OfKey::new(rows.cursor()), by_rows, met: false }
     }
 
     /// The next pairs with their weights, `most` of them unless it is the end.
@@ -155,40 +155,102 @@ impl Meeting {
             let key: &Row = self.change.key().downcast_checked();
             let key = key.clone();
             while self.change.val_valid() {
-                let change_weight: ZWeight = **self.change.weight();
+                let copies: ZWeight = **self.change.weight();
                 let own: &Row = self.change.val().downcast_checked();
-                while self.rows.val_valid() {
+                while let Some((other, more)) = self.rows.get() {
                     if weights.len() == most {
                         return (pairs, weights);
                     }
-                    let weight: ZWeight = **self.rows.weight();
-                    let other: &Row = self.rows.val().downcast_checked();
-                    let (left, right) = if changed == Side::Left { (own, other) } else { (other, own) };
-                    pairs.push_parts(&[key.bytes(), left.bytes(), right.bytes()]);
-                    weights.push(change_weight.checked_mul(weight).expect("a pair's copies within 63 bits"));
-                    self.rows.step_val();
+                    let (left, right) = if changed == Side::Left { (own.bytes(), other) } else { (other, own.bytes()) };
+                    pairs.push_parts(&[key.bytes(), left, right]);
+                    weights.push(copies.checked_mul(more).expect("a pair's copies within 63 bits"));
+                    self.rows.step();
                 }
-                self.rows.rewind_vals();
+                self.rows.rewind();
                 self.change.step_val();
             }
             self.met = false;
-            if self.by_rows { self.rows.step_key() } else { self.change.step_key() }
+            if self.by_rows { self.rows.cursor.step_key() } else { self.change.step_key() }
         }
         (pairs, weights)
     }
 
     /// Goes on to the next key that both have, from where they stand.
     fn meet(&mut self) -> bool {
-        let (leads, follows) =
-            if self.by_rows { (&mut self.rows, &mut self.change) } else { (&mut self.change, &mut self.rows) };
+        let rows = &mut self.rows.cursor;
+        let (leads, follows) = if self.by_rows { (rows, &mut self.change) } else { (&mut self.change, rows) };
         while leads.key_valid() {
             if follows.seek_key_exact(leads.key(), None) {
                 self.met = true;
+                self.rows.begin();
                 return true;
             }
             leads.step_key();
         }
         false
+    }
+}
+
+/// As many rows of a key are read once, and no more looked up for each row of the change.
+const FEW_ROWS: usize = 16;
+
+/// The rows of the key that a cursor stands at.
+struct OfKey {
+    cursor: Rows,
+    /// All of them, if they are few.
+    few: Stretch,
+    weights: Vec<ZWeight>,
+    /// The next of them; `None` if they are many, and the cursor knows.
+    at: Option<usize>,
+}
+
+impl OfKey {
+    fn new(cursor: Rows) -> Self {
+        Self { cursor, few: Stretch::default(), weights: Vec::new(), at: None }
+    }
+
+    /// At a key where nothing was read yet.
+    fn begin(&mut self) {
+        self.few.clear();
+        self.weights.clear();
+        while self.cursor.val_valid() && self.weights.len() < FEW_ROWS {
+            self.weights.push(**self.cursor.weight());
+            let value: &Row = self.cursor.val().downcast_checked();
+            self.few.push_parts(&[value.bytes()]);
+            self.cursor.step_val();
+        }
+        self.at = (!self.cursor.val_valid()).then_some(0);
+        if self.at.is_none() {
+            self.cursor.rewind_vals();
+        }
+    }
+
+    /// The row that it stands at, and how many copies there are.
+    fn get(&mut self) -> Option<(&[u8], ZWeight)> {
+        match self.at {
+            Some(at) if at < self.few.len() => Some((self.few.row(at), self.weights[at])),
+            None if self.cursor.val_valid() => {
+                let copies: ZWeight = **self.cursor.weight();
+                let value: &Row = self.cursor.val().downcast_checked();
+                Some((value.bytes(), copies))
+            }
+            _ => None,
+        }
+    }
+
+    fn step(&mut self) {
+        match &mut self.at {
+            Some(at) => *at += 1,
+            None => self.cursor.step_val(),
+        }
+    }
+
+    /// Back to the first.
+    fn rewind(&mut self) {
+        match &mut self.at {
+            Some(at) => *at = 0,
+            None => self.cursor.rewind_vals(),
+        }
     }
 }
 
@@ -205,9 +267,13 @@ mod tests {
         let mut all = Vec::new();
         let batches = (0..rnd.random_range(0..4)).map(|_| {
             let row = |rnd: &mut SmallRng| {
-                ([rnd.random_range(0..keys)], [rnd.random_range(0..3), rnd.random_range(0..9)], rnd.random_range(-1..3))
+                (
+                    [rnd.random_range(0..keys)],
+                    [rnd.random_range(0..3), rnd.random_range(0..30)],
+                    rnd.random_range(-1..3),
+                )
             };
-            let made: Vec<_> = (0..rnd.random_range(0..12)).map(|_| row(rnd)).collect();
+            let made: Vec<_> = (0..rnd.random_range(0..40)).map(|_| row(rnd)).collect();
             let tuples: Vec<_> = made.iter().map(|(key, value, copies)| (&key[..], &value[..], *copies)).collect();
             all.extend_from_slice(&made);
             Arc::new(sorted::indexed(&tuples).into_inner())

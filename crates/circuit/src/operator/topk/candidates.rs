@@ -1,11 +1,14 @@
 //! Rows of a change that may be among the first of their group.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use dbsp::OrdIndexedZSet;
 use smallvec::{SmallVec, smallvec};
 
+use crate::codec::Encoded;
+use crate::delta::Part;
 use crate::read::Stretch;
 use crate::row::Row;
 use crate::sorted::{self, Tuple};
@@ -25,6 +28,51 @@ impl<'a> Candidate<'a> {
     }
 }
 
+/// The rows of a part that may be among the first by their order alone, given that and their groups; `None` if all may.
+/// So the columns of the others are never made bytes.
+///
+/// # Panics
+/// When a row goes.
+pub(super) fn leading(part: &Part, group: &Encoded, order: &Encoded, top: Top) -> Option<Part> {
+    assert!(part.weights.values().iter().all(|copies| *copies > 0), "a row goes that only could come");
+    let rows = u32::try_from(part.weights.len()).expect("a batch below 2^32 rows");
+    let places = places(group, order, rows, most(top));
+    (places.len() < part.weights.len()).then(|| part.taken(&places.into()))
+}
+
+/// How many rows of a group are kept.
+fn most(top: Top) -> usize {
+    usize::try_from(top.last).unwrap_or(0)
+}
+
+/// The places of rows that fewer than `most` rows of their group stand before.
+fn places(group: &Encoded, order: &Encoded, rows: u32, most: usize) -> Vec<u32> {
+    if most == 0 {
+        return Vec::new();
+    }
+    let mut groups: HashMap<&[u8], SmallVec<[(&[u8], u32); 1]>, ahash::RandomState> = HashMap::default();
+    for at in 0..rows {
+        let own = order.row(at as usize);
+        let known = groups.entry(group.row(at as usize)).or_default();
+        match known.first().filter(|_| most == 1).map(|(first, _)| own.cmp(first)) {
+            Some(Ordering::Greater) => continue,
+            Some(Ordering::Less) => known.clear(),
+            Some(Ordering::Equal) | None => {}
+        }
+        known.push((own, at));
+    }
+    let mut leading = Vec::new();
+    for mut known in groups.into_values() {
+        if most < known.len() {
+            let (_, &mut (last, _), _) = known.select_nth_unstable(most - 1);
+            known.retain(|(order, _)| *order <= last);
+        }
+        leading.extend(known.into_iter().map(|(_, at)| at));
+    }
+    leading.sort_unstable();
+    leading
+}
+
 /// All rows by their group.
 pub(super) fn all_of<'a>(candidates: impl Iterator<Item = (&'a [u8], Candidate<'a>)>) -> OrdIndexedZSet<Row, Row> {
     let (mut values, mut keys) = (Stretch::default(), Vec::new());
@@ -36,18 +84,14 @@ pub(super) fn all_of<'a>(candidates: impl Iterator<Item = (&'a [u8], Candidate<'
     sorted::indexed(&tuples.collect::<Vec<_>>())
 }
 
-/// For each group the list of its first rows.
-///
-/// # Panics
-/// When a row goes.
+/// For each group the list of its first rows, which only come.
 pub(super) fn first_of<'a>(
     candidates: impl Iterator<Item = (&'a [u8], Candidate<'a>)>,
     top: Top,
 ) -> OrdIndexedZSet<Row, Row> {
-    let most = usize::try_from(top.last).unwrap_or(0);
+    let most = most(top);
     let mut firsts: HashMap<&[u8], SmallVec<[Candidate<'a>; 1]>, ahash::RandomState> = HashMap::default();
     for (group, candidate) in candidates {
-        assert!(candidate.copies > 0, "a row goes that only could come: {} copies", candidate.copies);
         match firsts.entry(group) {
             Entry::Vacant(new) => {
                 new.insert(smallvec![candidate]);
