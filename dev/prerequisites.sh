@@ -8,6 +8,7 @@
 #   java, mvn        a real Kafka and a real schema registry, from Maven
 #   openssl          Kafka's throw-away certificates
 #   python3, venv    independent readers of Delta tables   valgrind  instruction counts
+#   go               builds an S3 server                   node, npm Azure's emulator
 # Neither cmake nor clang nor pkg-config is needed.
 set -euo pipefail
 missing=()
@@ -58,6 +59,18 @@ for_test() {
   "$(dirname "$0")/registry/registry.sh" java > /dev/null 2>&1 \
     || lack "java 21 or newer, beside an older one or in its place (a real schema registry)" "apt-get install openjdk-21-jre-headless"
   have mvn || lack "mvn (fetches Kafka's jars and the schema registry)" "apt-get install maven"
+  if have go; then
+    version=$(go version | sed -n 's/^go version go\([0-9.]*\).*/\1/p')
+    at_least "${version:-0}" 1.25 || lack "go 1.25 or newer (found ${version:-an unknown one})" "Go from your system's packages, or from Go's own site"
+  else
+    lack "go 1.25 or newer (builds an S3 server)" "Go from your system's packages, or from Go's own site"
+  fi
+  if have node && have npm; then
+    version=$(node --version)
+    at_least "${version#v}" 18 || lack "node 18 or newer (found ${version#v})" "Node.js from your system's packages, or from its own site"
+  else
+    lack "node 18 or newer, with npm (Azure's emulator)" "apt-get install nodejs npm"
+  fi
   have openssl || lack "openssl (the test broker's certificates)" "apt-get install openssl"
 }
 

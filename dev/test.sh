@@ -10,8 +10,8 @@ say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 say "prerequisites"
 dev/prerequisites.sh ci
 log=$(mktemp)
-# Bound by the network, where building is bound by the processor.
-{ dev/readers/venv.sh && dev/kafka/kafka.sh fetch && dev/registry/registry.sh fetch; } > "$log" 2>&1 &
+# Bound by the network, where building is bound by the processor. (But for the S3 server, which Go builds.)
+{ dev/readers/venv.sh && dev/kafka/kafka.sh fetch && dev/registry/registry.sh fetch && dev/objectstores/stores.sh fetch; } > "$log" 2>&1 &
 fetching=$!
 trap 'kill "$fetching" 2> /dev/null || true; rm -f "$log"' EXIT
 
@@ -31,7 +31,7 @@ fi
 say "build tests"
 cargo test --locked --workspace --no-run
 
-say "readers, Kafka and schema registry"
+say "readers, Kafka, schema registry and object stores"
 wait "$fetching" || { cat "$log" >&2; exit 1; }
 
 say "tests"

@@ -75,10 +75,15 @@ impl Ingest {
 
     /// Starts it.
     pub fn start(&self) -> Running {
-        let mut command = lakeward(&["ingest", &self.topic, &self.table]);
         let admin = free_port();
+        Running::spawn(self.command(admin), admin)
+    }
+
+    /// The command that starts it, with this admin port.
+    pub fn command(&self, admin: SocketAddr) -> Command {
+        let mut command = lakeward(&["ingest", &self.topic, &self.table]);
         command.args(&self.options).args(["--admin", &admin.to_string()]).envs(self.environment.iter().cloned());
-        Running::spawn(command, admin)
+        command
     }
 
     /// Starts it and waits for its end.
@@ -234,7 +239,7 @@ impl Running {
     }
 
     /// Its own as long as it was not waited for.
-    fn id(&self) -> i32 {
+    pub fn id(&self) -> i32 {
         i32::try_from(self.child.id()).expect("process ids are i32")
     }
 

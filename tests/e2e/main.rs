@@ -32,6 +32,7 @@ mod partitions;
 mod proof;
 mod reader;
 mod run;
+mod stores;
 mod table;
 mod tidy;
 mod values;

@@ -153,6 +153,8 @@ REQUESTS = {
 def main():
     for line in sys.stdin:
         request = json.loads(line)
+        # As a store's users set it; deltalake reads it when it opens a table.
+        os.environ.update(request.get("environment", {}))
         try:
             answer = {"ok": REQUESTS[request["do"]](request)}
         except Exception as error:

@@ -57,3 +57,17 @@ pub fn query_with(table: &Path, sql: &str, engines: &[&str]) -> Vec<Value> {
         other => panic!("{sql} on {}: {other:?}", table.display()),
     }
 }
+
+/// Rows of `sql` over the table `t` in an object store, by deltalake alone: duckdb's extension takes other settings.
+///
+/// # Errors
+/// The reader's, such as that no table is there yet.
+pub fn query_at(location: &str, environment: &Value, sql: &str) -> Result<Vec<Value>, String> {
+    let request = json!({
+        "do": "query", "table": location, "sql": sql, "engines": ["deltalake"], "environment": environment,
+    });
+    match ask(&request)? {
+        Value::Array(rows) => Ok(rows),
+        other => Err(other.to_string()),
+    }
+}

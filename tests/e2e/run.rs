@@ -6,7 +6,7 @@
 mod commands;
 mod exact;
 mod faults;
-mod job;
+pub mod job;
 mod judge;
 mod kills;
 mod letters;

@@ -129,6 +129,12 @@ pub struct IngestArgs {
     #[arg(long, default_value = "skip", value_name = "POLICY")]
     pub on_bad_record: OnBadRecord,
 
+    /// Write to a store that ignores conditions (no put if absent), under a lease: one process alone.
+    ///
+    /// Without this such a store is refused. See docs/stores.md.
+    #[arg(long)]
+    pub unsafe_single_writer: bool,
+
     /// Memory to stay within, in MiB. Default: a quarter of the machine's or the cgroup's, at most 1024.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..))]
     pub memory_mb: Option<u64>,

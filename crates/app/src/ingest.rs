@@ -40,6 +40,7 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
             .block_on(admin::serve(address, metrics, ready.clone()))
             .map_err(|error| Failure::new(Exit::Config, error))?;
     }
+    let Some(_admission) = session.admit(&plan.args.table, plan.args.unsafe_single_writer)? else { return Ok(()) };
     let Some((table, source)) = open(&plan, &session)? else { return Ok(()) };
     let ends = match plan.args.ends_at_latest_offsets {
         true => match session.wait_for(|| source.ends())? {

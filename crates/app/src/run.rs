@@ -19,7 +19,7 @@ use lakeward_circuit::compile::SinkPlan;
 use lakeward_circuit::pipeline::{OnFault, Origin, Sink as SinkSql, Source as SourceSql, Start, Target};
 use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_delta::view::{Compaction, View, ViewOptions};
-use lakeward_delta::{Created, NamedTopic, Place, Table, TableOptions, Topic, create};
+use lakeward_delta::{Admission, Created, NamedTopic, Place, Table, TableOptions, Topic, create};
 use lakeward_kafka::{LagProbe, Sink, SinkSource, Source, TopicIdentity};
 use lakeward_protocol::core::step::{OnLostState, SourcePlan, StepCore, StepPlan};
 use lakeward_protocol::core::{Beginning, OnGap};
@@ -89,6 +89,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         None => None,
     };
     let writings = writings(&loaded)?;
+    let kept = [state_location(args, &loaded)];
+    let Some(_admissions) = admissions(args, &loaded, &kept, &session)? else { return Ok(()) };
     let Some(topics) = topics(&loaded, &inputs, &session)? else { return Ok(()) };
     let Some(sinks) = sinks(&loaded, &writings, &app_id, &topics, &session)? else { return Ok(()) };
     let names: Vec<String> = sinks.iter().map(|sink| sink.name().to_owned()).collect();
@@ -153,12 +155,33 @@ struct State {
 }
 
 /// As the file says, else beside the file.
+fn state_location(args: &RunArgs, loaded: &Loaded) -> String {
+    let said = loaded.pipeline.settings.state.as_ref().map(|state| state.reveal().to_owned());
+    said.unwrap_or_else(|| args.pipeline.with_extension("state").display().to_string())
+}
+
+/// Leave to write to each table, and to what else is kept. `None` when told to stop meanwhile.
+fn admissions(
+    args: &RunArgs,
+    loaded: &Loaded,
+    kept: &[String],
+    session: &Session,
+) -> Result<Option<Vec<Admission>>, Failure> {
+    let tables = pipeline::delta_sinks(loaded).into_iter().map(|(_, location)| location);
+    let mut all = Vec::new();
+    for location in tables.chain(kept.iter().cloned()) {
+        let Some(admission) = session.admit(&location, args.unsafe_single_writer)? else { return Ok(None) };
+        all.push(admission);
+    }
+    Ok(Some(all))
+}
+
+/// Where it is, and what the circuit works in.
 fn state(args: &RunArgs, loaded: &Loaded, session: &Session) -> Result<State, Failure> {
     let settings = &loaded.pipeline.settings;
     let beside = args.pipeline.with_extension("state");
-    let wanted = settings.state.as_ref().map_or(beside.display().to_string(), |state| state.reveal().to_owned());
-    let place =
-        Place::resolve(&wanted).map_err(|error| Failure::new(Exit::Config, format_args!("SET state: {error}")))?;
+    let place = Place::resolve(&state_location(args, loaded))
+        .map_err(|error| Failure::new(Exit::Config, format_args!("SET state: {error}")))?;
     let cache = settings.state_cache.as_ref().map(|cache| PathBuf::from(cache.reveal()));
     let is_copied = cache.is_some() || place.folder().is_none();
     let folder = cache.or_else(|| place.folder()).unwrap_or(beside);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lakeward_delta::{Admission, admit};
 use lakeward_protocol::ports::{Exit, Fault, Verdict, World};
 use tokio::runtime::Runtime;
 
@@ -33,6 +34,14 @@ impl Session {
         let signals = Signals::default();
         runtime.spawn(signals.clone().listen());
         Ok(Self { runtime: Box::leak(Box::new(runtime)), signals })
+    }
+
+    /// Leave to write to a table or a state, to be held for as long as that is done. `None`: told to stop meanwhile.
+    ///
+    /// # Errors
+    /// A store that can't keep two writers apart, and what else waiting does not heal.
+    pub fn admit(&self, location: &str, may_be_alone: bool) -> Result<Option<Admission>, Failure> {
+        self.wait_for(|| admit(location, may_be_alone, self.runtime.handle()))
     }
 
     /// Asks until there is an answer; `None` when we are told to stop meanwhile.

@@ -5,6 +5,8 @@ use std::error::Error as _;
 use delta_kernel::KernelError;
 use lakeward_protocol::ports::{Exit, Fault, Verdict};
 
+use crate::store::Unguarded;
+
 /// Any error with nothing more to ask of it.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync + 'static>;
 
@@ -67,6 +69,30 @@ pub enum DeltaError {
         /// The store's words.
         source: Cause,
     },
+    /// There is no place to write to in the store.
+    #[error("{doing}: there is no bucket or container of that name; make it, or mend the address: {source}")]
+    NoBucket {
+        /// Verb and object.
+        doing: String,
+        /// The store's words.
+        source: Cause,
+    },
+    /// The store is another one than it is addressed as.
+    #[error("{doing}: the store refuses the address or its region; mend them (AWS_REGION, AWS_ENDPOINT_URL): {source}")]
+    Address {
+        /// Verb and object.
+        doing: String,
+        /// The store's words.
+        source: Cause,
+    },
+    /// Another process may be writing to a store that can't keep two apart.
+    #[error("{doing}: {source}")]
+    Lease {
+        /// Verb and object.
+        doing: String,
+        /// Who has the lease, or how it was lost.
+        source: Unguarded,
+    },
     /// The store does not answer, or not with sense.
     #[error("{doing}: {source}; nothing is lost, trying again")]
     Outage {
@@ -101,8 +127,10 @@ impl Fault for DeltaError {
             | Self::Refused { .. }
             | Self::Stranger { .. }
             | Self::Schema { .. }
+            | Self::Address { .. }
             | Self::Unfit { .. } => Verdict::Stop(Exit::Config),
-            Self::Missing { .. } | Self::Denied { .. } => Verdict::Stop(Exit::Unavailable),
+            Self::Missing { .. } | Self::Denied { .. } | Self::NoBucket { .. } => Verdict::Stop(Exit::Unavailable),
+            Self::Lease { .. } => Verdict::Stop(Exit::TryAgain),
             Self::Broken { .. } | Self::Change { .. } => Verdict::Stop(Exit::Data),
         }
     }
@@ -111,13 +139,29 @@ impl Fault for DeltaError {
 impl DeltaError {
     /// A store's error while `doing` something (verb and object).
     pub fn store(doing: impl Into<String>, error: object_store::Error) -> Self {
-        Self::sorted(doing.into(), Sort::of(&error), error.into())
+        let (doing, sort) = (doing.into(), Sort::of(&error));
+        match error {
+            object_store::Error::NotSupported { source } => match source.downcast::<Unguarded>() {
+                Ok(found) if matches!(*found, Unguarded::Unconditional { .. }) => Self::Unfit { doing, source: found },
+                Ok(found) => Self::Lease { doing, source: *found },
+                Err(source) => Self::sorted(doing, sort, source),
+            },
+            error => Self::sorted(doing, sort, error.into()),
+        }
+    }
+
+    /// Whether a table is not there because its bucket is not.
+    pub(crate) fn is_of_the_bucket(&self) -> bool {
+        matches!(self, Self::NoBucket { .. })
     }
 
     fn sorted(doing: String, sort: Sort, source: Cause) -> Self {
+        let source = Box::new(Told(source));
         match sort {
             Sort::Denied => Self::Denied { doing, source },
             Sort::Unfit => Self::Unfit { doing, source },
+            Sort::NoBucket => Self::NoBucket { doing, source },
+            Sort::Address => Self::Address { doing, source },
             Sort::Outage => Self::Outage { doing, source },
         }
     }
@@ -164,23 +208,94 @@ impl DeltaError {
     }
 }
 
+/// A store's error in one line: with what lies at the bottom of it, and of an answer in XML its code and message.
+#[derive(Debug)]
+struct Told(Cause);
+
+impl std::error::Error for Told {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = self.0.to_string();
+        if let Some(at) = text.find("<?xml").or_else(|| text.find("<Error>"))
+            && let Some(code) = element(&text[at..], "Code")
+        {
+            let message = element(&text[at..], "Message").unwrap_or_default();
+            text = format!("{}{code}: {message}", &text[..at]);
+        }
+        write!(f, "{}", text.split_whitespace().collect::<Vec<_>>().join(" "))?;
+        let mut bottom: &(dyn std::error::Error + 'static) = &*self.0;
+        while let Some(deeper) = bottom.source() {
+            bottom = deeper;
+        }
+        let bottom = bottom.to_string();
+        if text.contains(&bottom) || bottom.contains("<Code>") { Ok(()) } else { write!(f, ": {bottom}") }
+    }
+}
+
+/// What an XML element holds.
+fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.split_once(&format!("<{name}>"))?.1.split_once(&format!("</{name}>")).map(|(inner, _)| inner)
+}
+
 /// What may be done about a store's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Denied,
     Unfit,
+    NoBucket,
+    Address,
     Outage,
 }
+
+/// Codes that stores answer with, where the status alone says too little.
+#[rustfmt::skip] // columns: code, what may be done
+const CODES: [(&str, Sort); 15] = [
+    ("NoSuchBucket",                     Sort::NoBucket),
+    ("ContainerNotFound",                Sort::NoBucket),
+    ("AccessDenied",                     Sort::Denied),
+    ("InvalidAccessKeyId",               Sort::Denied),
+    // What versitygw says in its place.
+    ("XAdminUserNotFound",               Sort::Denied),
+    ("SignatureDoesNotMatch",            Sort::Denied),
+    ("InvalidToken",                     Sort::Denied),
+    ("AuthenticationFailed",             Sort::Denied),
+    ("AuthorizationFailure",             Sort::Denied),
+    ("AuthorizationPermissionMismatch",  Sort::Denied),
+    ("InvalidAuthenticationInfo",        Sort::Denied),
+    // Another region than the bucket's.
+    ("AuthorizationHeaderMalformed",     Sort::Address),
+    ("PermanentRedirect",                Sort::Address),
+    ("InvalidBucketName",                Sort::Address),
+    ("InvalidResourceName",              Sort::Address),
+];
 
 impl Sort {
     fn of(error: &object_store::Error) -> Self {
         use object_store::Error as E;
+        if let Some(sort) = Self::said(error) {
+            return sort;
+        }
         match error {
             E::PermissionDenied { .. } | E::Unauthenticated { .. } => Self::Denied,
             E::NotSupported { .. } | E::NotImplemented { .. } | E::UnknownConfigurationKey { .. } => Self::Unfit,
             E::Generic { source, .. } => Self::within(&**source).unwrap_or(Self::Outage),
             _ => Self::Outage,
         }
+    }
+
+    /// By the code in the store's answer.
+    fn said(error: &object_store::Error) -> Option<Self> {
+        let text = error.to_string();
+        if ["redirect without LOCATION", "URL scheme is not allowed"].iter().any(|words| text.contains(words)) {
+            return Some(Self::Address);
+        }
+        let code = element(&text, "Code")?;
+        CODES.iter().find(|(known, _)| *known == code).map(|(_, sort)| *sort)
     }
 
     /// A store's or a file system's error among the causes of an error; what is not there is no such.

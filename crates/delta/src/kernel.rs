@@ -19,6 +19,7 @@ use lakeward_protocol::position::Shape;
 use crate::error::DeltaError;
 use crate::features::{self, Needs};
 use crate::layout::{Layout, LayoutParts, StatsColumns};
+use crate::log;
 use crate::schema::TableSchema;
 use crate::store::Place;
 
@@ -26,14 +27,15 @@ use crate::store::Place;
 #[derive(Clone)]
 pub(crate) struct Kernel {
     pub place: Place,
+    runtime: tokio::runtime::Handle,
     engine: Arc<DefaultEngine<TokioMultiThreadExecutor>>,
 }
 
 impl Kernel {
     pub(crate) fn new(place: Place, runtime: tokio::runtime::Handle) -> Self {
-        let executor = Arc::new(TokioMultiThreadExecutor::new(runtime));
+        let executor = Arc::new(TokioMultiThreadExecutor::new(runtime.clone()));
         let engine = DefaultEngineBuilder::new(place.store.clone()).with_task_executor(executor).build();
-        Self { place, engine: Arc::new(engine) }
+        Self { place, runtime, engine: Arc::new(engine) }
     }
 
     pub(crate) fn engine(&self) -> &DefaultEngine<TokioMultiThreadExecutor> {
@@ -45,7 +47,7 @@ impl Kernel {
         let built = Snapshot::builder_for(self.place.url.as_str()).build(self.engine());
         built.map_err(|error| {
             if DeltaError::is_absence(&error) {
-                return DeltaError::Missing { table: self.place.name.clone() };
+                return self.runtime.block_on(log::missing(&self.place));
             }
             DeltaError::kernel(&self.place.name, "open", error)
         })

@@ -32,5 +32,5 @@ pub use history::{Added, History, Removed, Version};
 pub use layout::{Batch, DataFile, FileSpan, Layout, LayoutParts, StatsColumns, Tally};
 pub use named::NamedTopic;
 pub use schema::TableSchema;
-pub use store::Place;
+pub use store::{Admission, Place, Unguarded, admit};
 pub use table::{Table, TableOptions, Topic};

@@ -62,6 +62,14 @@ pub(crate) async fn list(place: &Place, from: u64) -> Result<Listing, DeltaError
     Ok(listing)
 }
 
+/// Why no table is found: the store says more than that its log is empty.
+pub(crate) async fn missing(place: &Place) -> DeltaError {
+    match list(place, 0).await {
+        Err(error) if error.is_of_the_bucket() => error,
+        _ => DeltaError::Missing { table: place.name.clone() },
+    }
+}
+
 /// What a file of the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -19,6 +19,7 @@ use object_store::path::Path;
 use tokio::runtime::Handle;
 
 use crate::error::DeltaError;
+use crate::log;
 use crate::store::Place;
 
 /// The live rows of one version of a table, batch by batch, files in no particular order.
@@ -81,7 +82,7 @@ impl Scan {
         }
         let snapshot = builder.build(&engine).map_err(|error| {
             if version.is_none() && DeltaError::is_absence(&error) {
-                return DeltaError::Missing { table: place.name.clone() };
+                return runtime.block_on(log::missing(&place));
             }
             DeltaError::kernel(&place.name, "open", error)
         })?;

@@ -1,14 +1,23 @@
 //! Where a table is, or a pipeline's state, and the store that holds it.
 
+mod guard;
+mod lease;
+mod profile;
+mod remote;
+
+use std::collections::BTreeMap;
 use std::path::{Component, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use object_store::ObjectStore;
 use object_store::path::Path;
+use tokio::runtime::Handle;
 use url::Url;
 
 use crate::durable::DurableDisk;
 use crate::error::DeltaError;
+use guard::Guarded;
+pub use guard::Unguarded;
 
 /// The address of a table, or of a pipeline's state, resolved.
 #[derive(Clone, Debug)]
@@ -26,8 +35,9 @@ pub struct Place {
 /// Schemes whose URL path is the key in the store, which the kernel takes for granted.
 const OBJECT_SCHEMES: [&str; 8] = ["s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"];
 
-/// Environment variables that configure stores begin so.
-const STORE_VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+/// One client for each place of a process: its connections, its keys, and what is known of its store are shared by all
+/// who open it.
+static OPENED: Mutex<BTreeMap<String, Arc<Guarded>>> = Mutex::new(BTreeMap::new());
 
 impl Place {
     /// Resolves a path, relative or absolute, or a `file:`, `s3:`, `s3a:`, `gs:`, `az:`, `abfs:` or
@@ -52,14 +62,9 @@ impl Place {
         match url.scheme() {
             "file" => Self::on_disk(location.to_owned(), url).map_err(bad),
             scheme if OBJECT_SCHEMES.contains(&scheme) => {
-                let variables = std::env::vars_os()
-                    .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
-                    .filter(|(key, _)| STORE_VARIABLES.iter().any(|prefix| key.starts_with(prefix)))
-                    .map(|(key, value)| (key.to_ascii_lowercase(), value));
-                let (store, _) =
-                    object_store::parse_url_opts(&url, variables).map_err(|error| bad(error.to_string()))?;
                 let root = Path::from_url_path(url.path()).map_err(|error| bad(error.to_string()))?;
-                Ok(Self { name: location.to_owned(), store: Arc::from(store), root, url })
+                let store = opened(&url, &root).map_err(bad)?;
+                Ok(Self { name: location.to_owned(), store, root, url })
             }
             scheme => {
                 Err(bad(format!("{scheme}: is no scheme we know; take a path, file, s3, s3a, gs, az, abfs or abfss")))
@@ -106,6 +111,54 @@ impl Place {
     /// The log's folder.
     pub(crate) fn log_folder(&self) -> Path {
         self.root.clone().join("_delta_log")
+    }
+}
+
+/// The store of a URL, opened once.
+fn opened(url: &Url, root: &Path) -> Result<Arc<Guarded>, String> {
+    let mut all = OPENED.lock().expect("no holder panics");
+    if let Some(store) = all.get(url.as_str()) {
+        return Ok(Arc::clone(store));
+    }
+    let remote = remote::open(url, &remote::variables())?;
+    let store = Arc::new(Guarded::new(remote, root.clone(), lease::Terms::default()));
+    all.insert(url.to_string(), Arc::clone(&store));
+    Ok(store)
+}
+
+/// Leave to write to a place. Held for as long as somebody writes there: a lease is given back when this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Admission {
+    /// `None` on a local disk.
+    store: Option<Arc<Guarded>>,
+    runtime: Handle,
+}
+
+/// Makes sure that a place can be written to: that its store keeps conditions, or, where that `may_be_alone`, that no
+/// other process of ours writes there. Whatever is put if absent is preceded by the same; here one learns it before
+/// anything else is done. A local disk needs no leave. Blocks.
+///
+/// # Errors
+/// An address that is none; a store that refuses, does not answer, or can't do it; another process that holds the lease.
+pub fn admit(location: &str, may_be_alone: bool, runtime: &Handle) -> Result<Admission, DeltaError> {
+    let place = Place::resolve(location)?;
+    let runtime = runtime.clone();
+    if place.folder().is_some() {
+        return Ok(Admission { store: None, runtime });
+    }
+    let store = opened(&place.url, &place.root)
+        .map_err(|reason| DeltaError::Location { location: location.to_owned(), reason })?;
+    let admitted = runtime.block_on(store.admit(may_be_alone));
+    admitted.map_err(|error| DeltaError::store(format!("look at the store of {location}"), error))?;
+    Ok(Admission { store: Some(store), runtime })
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        if let Some(store) = &self.store {
+            self.runtime.block_on(store.release());
+        }
     }
 }
 

@@ -12,8 +12,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::ingest::{Ended, Running, free_port, lakeward, run};
+use crate::ingest::{Ended, Running, free_port, lakeward};
 use crate::run::judge;
+use crate::stores::lake::Lake;
 use crate::table::Table;
 use crate::{scratch, topic};
 
@@ -23,22 +24,39 @@ pub const PARTITIONS: i32 = 4;
 pub struct Pipeline {
     pub folder: PathBuf,
     pub file: PathBuf,
+    /// Where its tables and its state are; `{here}` in its texts.
+    here: String,
+    /// Where they lie as plain files.
+    tables: PathBuf,
+    /// Of its processes.
+    environment: Vec<(String, String)>,
 }
 
 impl Pipeline {
     /// `{here}` in the text is the folder, `{kafka}` the broker.
     pub fn new(text: &str) -> Self {
         let folder = scratch("pipeline");
+        Self::made(text, folder.display().to_string(), folder.clone(), Vec::new(), folder)
+    }
+
+    /// `{here}` is the lake.
+    pub fn in_lake(text: &str, lake: &Lake) -> Self {
+        let folder = scratch("pipeline");
+        let tables = lake.folder.clone().unwrap_or_else(|| folder.clone());
+        Self::made(text, lake.url.clone(), tables, lake.environment.clone(), folder)
+    }
+
+    fn made(text: &str, here: String, tables: PathBuf, environment: Vec<(String, String)>, folder: PathBuf) -> Self {
         fs::create_dir_all(&folder).expect("make the pipeline's folder");
-        let pipeline = Self { file: folder.join("pipe.sql"), folder };
+        let pipeline = Self { file: folder.join("pipe.sql"), folder, here, tables, environment };
         pipeline.write("pipe.sql", text);
         pipeline
     }
 
     /// One more file in its folder.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
-        let here = self.folder.display().to_string();
-        let text = text.replace("{here}", &here).replace("{kafka}", Broker::shared().bootstrap());
+        let text = text.replace("{folder}", &self.folder.display().to_string()).replace("{here}", &self.here);
+        let text = text.replace("{kafka}", Broker::shared().bootstrap());
         let path = self.folder.join(name);
         fs::write(&path, text).expect("write a pipeline's file");
         path
@@ -53,7 +71,8 @@ impl Pipeline {
     pub fn start_with(&self, file: &Path, options: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = lakeward(&["run"]);
         let admin = free_port();
-        command.arg(file).args(["--admin", &admin.to_string()]).args(options).envs(environment.iter().copied());
+        command.arg(file).args(["--admin", &admin.to_string()]).args(options);
+        command.envs(self.environment.iter().cloned()).envs(environment.iter().copied());
         Running::spawn(command, admin)
     }
 
@@ -72,7 +91,7 @@ impl Pipeline {
 
     /// The table of a sink, to look at. Dropping it leaves the table there.
     pub fn table(&self, name: &str) -> std::mem::ManuallyDrop<Table> {
-        std::mem::ManuallyDrop::new(Table { path: self.folder.join(name) })
+        std::mem::ManuallyDrop::new(Table { path: self.tables.join(name) })
     }
 
     /// The gaps that a sink's commits say: partition, from, to. Each is said once.
@@ -223,8 +242,16 @@ impl Job {
 
     /// With further options of the source `bid`, such as `, on_gap = 'skip'`.
     pub fn of(settings: &str, bid_options: &'static str) -> Self {
+        Self::at(Pipeline::new(""), settings, bid_options)
+    }
+
+    /// With its tables and its state in a store, and the circuit at work in the folder `cache`.
+    pub fn in_lake(lake: &Lake) -> Self {
+        Self::at(Pipeline::in_lake("", lake), "SET state_cache = '{folder}/cache';", "")
+    }
+
+    fn at(pipeline: Pipeline, settings: &str, bid_options: &'static str) -> Self {
         let (bids, auctions) = (Sent::new(PARTITIONS), Sent::new(PARTITIONS));
-        let pipeline = Pipeline::new("");
         let job = Self { bids, auctions, pipeline, over: AtomicBool::new(false), bid_options };
         job.file("pipe.sql", "state", settings);
         job
@@ -309,7 +336,9 @@ impl Job {
     /// [`Job::judge`], every sink covers all that was sent, and `lakeward verify` agrees.
     pub fn judge_at_end(&self) -> judge::Judged {
         let judged = self.judge();
-        let verified = run(&["verify", &self.pipeline.file.display().to_string()]);
+        let mut verify = lakeward(&["verify", &self.pipeline.file.display().to_string()]);
+        verify.envs(self.pipeline.environment.iter().cloned());
+        let verified = Running::spawn(verify, free_port()).wait();
         assert_eq!(verified.code, Some(0), "{}", verified.log);
         for (source, sent) in [("bid", &self.bids), ("auction", &self.auctions)] {
             for (partition, end) in sent.ends() {

@@ -51,6 +51,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "POLICY", default_value = "stop")]
     pub on_restore: OnRestore,
 
+    /// Write to stores that ignore conditions (no put if absent), under leases: one process alone.
+    #[arg(long)]
+    pub unsafe_single_writer: bool,
+
     /// Memory to stay within, in MiB. Default: as the file says, else a quarter of the machine's, at most 1024.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..))]
     pub memory_mb: Option<u64>,

@@ -19,7 +19,7 @@ use lakeward_protocol::ports::{Exit, OutputLog, Stage};
 use lakeward_protocol::position::{Frontier, Shape};
 use lakeward_protocol::records::Records;
 
-use super::{sink_table, view_options};
+use super::{admissions, sink_table, view_options};
 use crate::admin::{self, Ready};
 use crate::budget::Budget;
 use crate::check;
@@ -71,6 +71,7 @@ pub fn run(args: &RunArgs, loaded: &Loaded, views: &[Stateless]) -> Result<(), F
         let served = admin::serve(address, metrics_recorder(), readiness[0].clone());
         session.runtime.block_on(served).map_err(|error| Failure::new(Exit::Config, error))?;
     }
+    let Some(_admissions) = admissions(args, loaded, &[], &session)? else { return Ok(()) };
     let settings = &loaded.pipeline.settings;
     let run = Run {
         args,

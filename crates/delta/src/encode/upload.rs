@@ -16,8 +16,8 @@ use crate::layout::{DataFile, FileSpan, Layout};
 /// Uploads under way at once.
 const UPLOADS: usize = 8;
 
-/// Files above this go up in pieces of this size: one request for all would run into time-outs.
-const PIECE_BYTES: u64 = 32 << 20;
+/// Files above this go up in pieces of this size: one request for all would run into time-outs on a slow line.
+const PIECE_BYTES: u64 = 8 << 20;
 
 /// A whole file, in memory, in no store yet. Cheap to clone.
 #[derive(Clone, Debug)]
