@@ -23,6 +23,7 @@ use crate::table::Table;
 mod cases;
 mod cli;
 mod commits;
+mod formats;
 mod gaps;
 mod groups;
 mod ingest;

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_protocol::core;
 
+pub mod format;
 pub mod pipeline;
 
 /// Carries streams to the lake, exactly once.
@@ -88,6 +89,9 @@ pub struct IngestArgs {
     #[arg(short = 'b', long, env = "MIN_BYTES_PER_FILE", default_value_t = 134_217_728, value_name = "BYTES",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub min_bytes_per_file: u64,
+
+    #[command(flatten)]
+    pub format: format::FormatArgs,
 
     /// Fill a column from a JMESPath over the message: 'PROPERTY: JMESPATH'. Repeatable.
     ///

@@ -72,10 +72,15 @@ fn asked(plan: &Plan, table: &Table) -> Option<NewTable> {
 
 /// The schema of the topic's first messages, and columns for the transforms that have none.
 fn inferred(plan: &Plan, session: &Session) -> Result<Option<TableSchema>, Failure> {
-    tracing::info!("no --schema: waiting for messages of topic {} to infer one", plan.args.topic);
-    let Some(samples) = samples(plan, session)? else { return Ok(None) };
-    let schema =
-        lakeward_decode::infer(samples.iter().map(Vec::as_slice)).map_err(|error| Failure::new(Exit::Data, error))?;
+    let samples = if plan.format.is_known() {
+        Vec::new()
+    } else {
+        tracing::info!("no --schema: waiting for messages of topic {} to infer one", plan.args.topic);
+        let Some(samples) = samples(plan, session)? else { return Ok(None) };
+        samples
+    };
+    let schema = plan.format.infer(samples.iter().map(Vec::as_slice));
+    let schema = schema.map_err(|error| Failure::new(Exit::Data, error))?;
     let missing =
         plan.transforms.columns().filter(|(name, _)| !name.contains('.') && schema.column_with_name(name).is_none());
     let added: Vec<FieldRef> = missing.map(|(name, data_type)| Arc::new(Field::new(name, data_type, true))).collect();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lakeward_decode::Transforms;
+use lakeward_decode::{Format, Transforms};
 use lakeward_delta::{Checkpoints, TableOptions, TableSchema, Topic};
 use lakeward_kafka::{SourceConfig, TopicIdentity};
 use lakeward_protocol::core::{self, Beginning, Policies};
@@ -20,6 +20,8 @@ use crate::stage::StageOptions;
 pub struct Plan {
     /// The options.
     pub args: IngestArgs,
+    /// What messages are written in.
+    pub format: Format,
     /// Columns made by expressions.
     pub transforms: Transforms,
     seek: Frontier,
@@ -44,7 +46,9 @@ impl Plan {
         source.settings.clone_from(&args.kafka.kafka_settings);
         source.memory_bytes = usize::try_from(budget.fetch_bytes + budget.arena_bytes).unwrap_or(usize::MAX);
         let schema = args.schema.as_deref().map(schema_file).transpose()?;
-        Ok(Self { args, transforms, seek, budget, source, schema })
+        let format = args.format.format()?;
+        source.keys = format.wants_keys();
+        Ok(Self { args, format, transforms, seek, budget, source, schema })
     }
 
     /// How the table is opened, for a topic as far as it is known.
@@ -67,6 +71,7 @@ impl Plan {
         writer.memory_bytes = most_bytes / workers;
         StageOptions {
             topic: self.args.topic.clone(),
+            format: self.format.clone(),
             transforms: self.transforms.clone(),
             view: None,
             writer,

@@ -2,15 +2,12 @@
 
 /// Environment variables that change what is read or written, with what they stand for.
 #[rustfmt::skip]
-const VARIABLES: [(&str, &str); 12] = [
+const VARIABLES: [(&str, &str); 9] = [
     ("DLQ_TABLE_LOCATION", "dead-letter tables"),
     ("DLQ_TRANSFORMS", "dead-letter tables"),
-    ("JSON_REGISTRY", "schema registries"),
-    ("AVRO_REGISTRY", "Avro"),
     ("SCHEMA_REGISTRY_USERNAME", "schema registries"),
     ("SCHEMA_REGISTRY_PASSWORD", "schema registries"),
     ("SCHEMA_REGISTRY_PROXY", "schema registries"),
-    ("DECOMPRESS_GZIP", "gzip payloads"),
     ("KAFKA_DELTA_INGEST_CERT", "PEM text from the environment (use -K ssl.certificate.pem=...)"),
     ("KAFKA_DELTA_INGEST_KEY", "PEM text from the environment (use -K ssl.key.pem=...)"),
     ("KAFKA_DELTA_INGEST_CA", "PEM text from the environment (use -K ssl.ca.pem=...)"),

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use lakeward_circuit::stateless::Stateless;
-use lakeward_decode::{PlanError, Transforms};
+use lakeward_decode::{Format, PlanError, Transforms, Unavailable};
 use lakeward_delta::Batch;
 use lakeward_delta::Layout;
 use lakeward_delta::encode::{EncodeError, WriterOptions};
@@ -19,6 +19,7 @@ use lakeward_protocol::records::Records;
 use crate::badlog::BadLog;
 use worker::{Command, Part, Spare, Worker};
 
+mod sifted;
 mod worker;
 
 /// Arenas that wait for a worker; more would only be memory.
@@ -29,6 +30,8 @@ const QUEUE: usize = 4;
 pub struct StageOptions {
     /// The topic, for `kafka.topic` and messages.
     pub topic: String,
+    /// What messages are written in.
+    pub format: Format,
     /// Columns made by expressions.
     pub transforms: Transforms,
     /// What makes the table's rows of the messages', in a pipeline; otherwise they are the same.
@@ -70,6 +73,9 @@ pub enum StageError {
         "table {table}: its columns changed to {columns}, and view {view} has others; give the view the table's columns"
     )]
     Columns { table: String, view: String, columns: String },
+    /// A schema that messages name.
+    #[error("{0}; no message was left out, and nothing of the batch is committed")]
+    Schema(#[from] Unavailable),
     /// Files.
     #[error(transparent)]
     Encode(#[from] EncodeError),
@@ -83,6 +89,8 @@ impl Fault for StageError {
         match self {
             Self::Plan { .. } | Self::Columns { .. } => Verdict::Stop(Exit::Config),
             Self::Bad { .. } => Verdict::Stop(Exit::Data),
+            Self::Schema(Unavailable::OutOfReach { .. }) => Verdict::Retry,
+            Self::Schema(Unavailable::NotAllowed { .. }) => Verdict::Stop(Exit::Config),
             Self::Encode(error) => error.verdict(),
             Self::Gone => Verdict::Stop(Exit::Software),
         }

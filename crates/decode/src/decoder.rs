@@ -5,105 +5,55 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use jmespatch::Expression;
 use lakeward_protocol::records::Records;
 
+use crate::apply::{Placed, Way, apply};
 use crate::block::Block;
 use crate::column::{Column, Struct};
 use crate::compiled::{Compiled, Made};
+use crate::debezium::Extras;
+use crate::debezium::json::Flattener;
+use crate::decoded::{Bad, Decoded, Entries};
 use crate::error::{BadKind, Cause, Fail, PlanError, Refused};
+use crate::format::{Encoding, Format};
 use crate::general::{Message, rewrite};
+use crate::inflate::Inflater;
 use crate::learn::{can_learn, learn};
-use crate::place::{fill, fill_late, open_struct, place};
+use crate::place::{fill, fill_late, place};
 use crate::plan;
+use crate::reader::Reader;
 use crate::record::Record;
 use crate::row::{self, Side};
 use crate::scan::Cursor;
+use crate::schemas::Unavailable;
 use crate::shapes::Shapes;
 use crate::simd::utf8;
-use crate::transform::{Metadata, Source, Transforms};
+use crate::transform::{Source, Transforms};
 use crate::tree::Tree;
 use crate::unknown::{UnknownField, take_unknown};
-
-/// A message that no row was made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bad {
-    /// Index into the [`Records`]' entries.
-    pub entry: usize,
-    /// The reason, to act on and to count by.
-    pub kind: BadKind,
-    /// The reason, to read: the place in the message and what is wrong there.
-    pub detail: String,
-}
-
-/// The rows of a stretch of messages.
-#[derive(Debug)]
-#[must_use]
-pub struct Decoded {
-    /// A row for each good message, in offset order, of the decoder's schema.
-    pub batch: RecordBatch,
-    /// The messages set aside, in offset order.
-    pub bad: Vec<Bad>,
-    /// How many messages had no value at all, and so no row.
-    pub tombstones: usize,
-    /// Indices of the entries without a row, ascending.
-    skipped: Vec<u32>,
-}
-
-impl Decoded {
-    /// Index of the entry that row `row` was made of.
-    #[must_use]
-    pub fn entry_of(&self, row: usize) -> usize {
-        // The i-th skipped entry lies before the row if at most `row` rows lie before that entry.
-        let before = partition_point(&self.skipped, |at, skipped| skipped as usize - at <= row);
-        row + before
-    }
-}
-
-/// `slice::partition_point`, with the index.
-fn partition_point(values: &[u32], before: impl Fn(usize, u32) -> bool) -> usize {
-    let (mut low, mut high) = (0, values.len());
-    while low < high {
-        let middle = low.midpoint(high);
-        if before(middle, values[middle]) { low = middle + 1 } else { high = middle }
-    }
-    low
-}
-
-/// A transform with its place in the table.
-#[derive(Debug)]
-pub(crate) struct Placed {
-    property: String,
-    /// Field indices from the root, and their names.
-    path: Vec<usize>,
-    names: Vec<String>,
-    pub(crate) way: Way,
-    /// The next one sets a field of the same struct.
-    with_next: bool,
-}
-
-/// How its value is found.
-#[derive(Debug)]
-pub(crate) enum Way {
-    Kafka(Metadata),
-    Message { expression: Arc<Expression<'static>>, compiled: Option<Compiled> },
-}
 
 /// Makes rows of messages, for one table's schema. Reuse it: it keeps its memory and what it learnt of the messages.
 #[derive(Debug)]
 pub struct Decoder {
     schema: SchemaRef,
-    topic: String,
-    root: Struct,
-    side: Side,
-    placed: Vec<Placed>,
+    pub(crate) topic: String,
+    pub(crate) root: Struct,
+    pub(crate) side: Side,
+    pub(crate) placed: Vec<Placed>,
     /// The structs filled late, the inner before the outer.
-    late: Vec<Vec<usize>>,
+    pub(crate) late: Vec<Vec<usize>>,
     unplaced: Vec<String>,
     /// Take the slow way always: one transform sets a part of what another one sets.
     entangled: bool,
     /// What is known of the messages' shapes; `None` when the transforms need the usual way.
     shapes: Option<Shapes>,
+    /// What reads messages of another format than JSON.
+    reader: Option<Box<dyn Reader>>,
+    inflater: Option<Inflater>,
+    /// What makes flat messages of Debezium's in JSON.
+    flattener: Option<Flattener>,
+    /// What the messages taken in for the batch being made come to, inflated.
+    pub(crate) inflated_bytes: usize,
 }
 
 impl Decoder {
@@ -147,7 +97,43 @@ impl Decoder {
         side.captures.resize(captures as usize, (0, 0));
         let shapes = (!entangled && can_learn(&placed)).then(Shapes::default);
         let (schema, topic) = (Arc::clone(schema), topic.to_owned());
-        Ok(Self { schema, topic, root, side, placed, late, unplaced, entangled, shapes })
+        Ok(Self {
+            schema,
+            topic,
+            root,
+            side,
+            placed,
+            late,
+            unplaced,
+            entangled,
+            shapes,
+            reader: None,
+            inflater: None,
+            flattener: None,
+            inflated_bytes: 0,
+        })
+    }
+
+    /// [`Decoder::new`], for messages of that format.
+    ///
+    /// # Errors
+    /// As [`Decoder::new`].
+    pub fn with_format(
+        schema: &SchemaRef,
+        topic: &str,
+        transforms: &Transforms,
+        format: &Format,
+    ) -> Result<Self, PlanError> {
+        let mut decoder = Self::new(schema, topic, transforms)?;
+        decoder.reader = format.reader(&mut decoder.root, &decoder.placed)?;
+        let looks = |placed: &&Placed| matches!(placed.way, Way::Message { .. });
+        if let (Encoding::Raw, Some(placed)) = (&format.encoding, decoder.placed.iter().find(looks)) {
+            return Err(PlanError::RawTransform { property: placed.property.clone() });
+        }
+        let flattens = format.debezium && matches!(format.encoding, Encoding::Json);
+        decoder.flattener = flattens.then(|| Flattener::new(Extras::new(&decoder.root, &decoder.placed)));
+        decoder.inflater = format.compression.map(Inflater::new);
+        Ok(decoder)
     }
 
     /// The same, by the slow way alone.
@@ -183,18 +169,57 @@ impl Decoder {
         &self.unplaced
     }
 
-    /// Memory held for columns under construction.
+    /// Memory held for columns under construction and inflated messages.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.root.fields.iter().map(Column::memory_bytes).sum()
+        let inflated = self.inflater.as_ref().map_or(0, Inflater::memory_bytes);
+        self.root.fields.iter().map(Column::memory_bytes).sum::<usize>() + inflated
     }
 
     /// Makes rows of all `records`.
     ///
     /// # Panics
-    /// When the values pass 2 GiB, which no Arrow column holds: bound the arenas.
+    /// When the values pass 2 GiB, which no Arrow column holds: bound the arenas. When messages are compressed, hold
+    /// several rows, or need schemas from outside: see [`Decoder::try_decode`].
     pub fn decode(&mut self, records: &Records) -> Decoded {
+        let decoded = self.try_decode(records, 0);
+        let decoded = decoded.unwrap_or_else(|error| panic!("a format that needs nothing from outside: {error}"));
+        assert_eq!(decoded.next, records.len(), "a format whose messages are as large as they look");
+        decoded
+    }
+
+    /// Makes rows of `records` from entry `from` on, of all of them as a rule. Messages that are larger inside than
+    /// outside are not all taken at once: what comes is [`Decoded::next`].
+    ///
+    /// # Errors
+    /// A schema is needed, and nobody can say whether it is there. No row is made of any of the records, and no
+    /// message was set aside: ask again with the same ones.
+    ///
+    /// # Panics
+    /// When the values pass 2 GiB.
+    pub fn try_decode(&mut self, records: &Records, from: usize) -> Result<Decoded, Unavailable> {
         assert!(i32::try_from(records.value_bytes()).is_ok(), "an arena below 2 GiB");
+        let (mut reader, mut inflater) = (self.reader.take(), self.inflater.take());
+        let decoded = match (&mut reader, &mut inflater) {
+            (None, None) if self.flattener.is_none() => Ok(self.decode_json(records)),
+            (reader, inflater) => self.decode_each(records, from, |decoder, value, record| {
+                let value = match (value, inflater.as_mut()) {
+                    (Some(value), Some(inflater)) => Some(inflater.inflate(value)?),
+                    (value, _) => value,
+                };
+                decoder.inflated_bytes += value.map_or(0, <[u8]>::len);
+                match (reader.as_mut(), value) {
+                    (Some(reader), value) => decoder.read(&mut **reader, value, record),
+                    (None, Some(value)) => Ok(decoder.decode_flat(value, record)?),
+                    (None, None) => Ok(()),
+                }
+            }),
+        };
+        (self.reader, self.inflater) = (reader, inflater);
+        decoded
+    }
+
+    fn decode_json(&mut self, records: &Records) -> Decoded {
         let mut bad = Vec::new();
         let mut skipped = Vec::new();
         let mut block = Block::new(records.partition());
@@ -205,7 +230,7 @@ impl Decoder {
                 skipped.push(u32::try_from(index).expect("fewer records than bytes of memory"));
                 continue;
             };
-            let record = Record { entry, partition: records.partition() };
+            let record = Record { entry, records };
             if let Err(refused) = self.decode_one(value, record, used.as_deref_mut(), &mut block) {
                 skipped.push(u32::try_from(index).expect("fewer records than bytes of memory"));
                 bad.push(Bad { entry: index, kind: refused.kind(), detail: refused.detail() });
@@ -215,12 +240,23 @@ impl Decoder {
             shapes.flush(&mut block, &mut self.root, &self.topic);
         }
         self.shapes = shapes;
+        let batch = self.take_batch();
+        Decoded {
+            batch,
+            tombstones: skipped.len() - bad.len(),
+            bad,
+            next: records.len(),
+            entries: Entries::Without(skipped),
+        }
+    }
+
+    /// Takes the rows out.
+    pub(crate) fn take_batch(&mut self) -> RecordBatch {
         let rows = self.root.len;
         let arrays = self.root.finish(self.schema.fields());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options);
-        let batch = batch.expect("columns of the schema, NOT NULL enforced");
-        Decoded { batch, tombstones: skipped.len() - bad.len(), bad, skipped }
+        batch.expect("columns of the schema, NOT NULL enforced")
     }
 
     /// Takes the memory of a batch of ours that is done with, for the next one. Without it each batch costs new memory,
@@ -248,10 +284,7 @@ impl Decoder {
         shapes: Option<&mut Shapes>,
         block: &mut Block<'a>,
     ) -> Result<(), Refused> {
-        let not_utf8 = |error: Utf8Error| Fail::syntax(error.valid_up_to(), "not UTF-8");
-        let Some(shapes) = shapes.and_then(Shapes::awake) else {
-            return self.decode_text(utf8(value).map_err(not_utf8)?, record);
-        };
+        let Some(shapes) = shapes.and_then(Shapes::awake) else { return self.decode_bytes(value, record) };
         let text = shapes.look(value).map_err(not_utf8)?;
         if shapes.collect(text, record.entry, block, &mut self.root, &self.topic, &mut self.side.scratch) {
             return Ok(());
@@ -263,7 +296,20 @@ impl Decoder {
         result
     }
 
+    /// One message, made flat if it is an event.
+    fn decode_flat(&mut self, value: &[u8], record: Record) -> Result<(), Refused> {
+        let Some(mut flattener) = self.flattener.take() else { return self.decode_bytes(value, record) };
+        let flat = utf8(value).map_err(not_utf8).and_then(|text| flattener.flatten(text, &self.root));
+        let decoded = flat.and_then(|flat| flat.map_or(Ok(()), |text| self.decode_text(text, record)));
+        self.flattener = Some(flattener);
+        decoded
+    }
+
     /// One message, the usual way: a row more, or no trace.
+    fn decode_bytes(&mut self, value: &[u8], record: Record) -> Result<(), Refused> {
+        self.decode_text(utf8(value).map_err(not_utf8)?, record)
+    }
+
     fn decode_text(&mut self, text: &str, record: Record) -> Result<(), Refused> {
         let row = self.root.len;
         if self.entangled {
@@ -354,37 +400,18 @@ impl Decoder {
     fn apply(&mut self, text: &str, record: Record, row: usize) -> Result<(), Refused> {
         let Self { placed, root, side, topic, .. } = self;
         let mut message = Message::new(text);
-        // Neighbours in one struct open it once.
-        for group in placed.chunk_by(|one, _| one.with_next) {
-            let mut opened: Option<&mut Struct> = None;
-            for placed in group {
-                let made = match &placed.way {
-                    Way::Kafka(metadata) => record.metadata(*metadata, topic, &placed.property)?.made(),
-                    Way::Message { compiled: Some(compiled), .. } => compiled.evaluate(text, &side.captures),
-                    Way::Message { compiled: None, .. } => Made::Unsure,
-                };
-                let made = match (made, &placed.way) {
-                    (Made::Unsure, Way::Message { expression, .. }) => {
-                        match message.search(&placed.property, expression)? {
-                            Some(value) => Made::Json(value),
-                            None => Made::Null,
-                        }
-                    }
-                    (made, _) => made,
-                };
-                if matches!(made, Made::Null) {
-                    continue;
-                }
-                let parts = match opened.take() {
-                    Some(parts) => parts,
-                    None => open_struct(&mut *root, placed.parent(), row),
-                };
-                placed.put(made, parts.open(placed.field(), row), side)?;
-                opened = Some(parts);
+        apply(placed, root, side, (record, topic, row), |placed, side| {
+            let Way::Message { expression, compiled } = &placed.way else { unreachable!("asked for those alone") };
+            match compiled.as_ref().map_or(Made::Unsure, |compiled| compiled.evaluate(text, &side.captures)) {
+                Made::Unsure => message.search_made(&placed.property, expression),
+                made => Ok(made),
             }
-        }
-        Ok(())
+        })
     }
+}
+
+fn not_utf8(error: Utf8Error) -> Refused {
+    Fail::syntax(error.valid_up_to(), "not UTF-8")
 }
 
 /// Whether a batch's columns stay far below the 2 GiB that Arrow has room for, whatever lies in the messages, and the
@@ -393,36 +420,4 @@ fn fits_columns(records: &Records, topic: &str) -> bool {
     const SMALL_BYTES: usize = 1 << 28;
     let numbered = i32::try_from(records.partition().0).is_ok();
     numbered && records.value_bytes() <= SMALL_BYTES && records.len().saturating_mul(topic.len()) <= SMALL_BYTES
-}
-
-impl Placed {
-    /// The struct that the column is a field of.
-    pub(crate) fn parent(&self) -> &[usize] {
-        &self.path[..self.path.len() - 1]
-    }
-
-    /// Which field of it.
-    pub(crate) fn field(&self) -> usize {
-        *self.path.last().expect("a target has a name")
-    }
-
-    /// Puts a value into the column.
-    #[inline]
-    fn put(&self, made: Made, column: &mut Column, side: &mut Side) -> Result<(), Refused> {
-        let put = match made {
-            Made::Text(text) => column.put_string(&text),
-            Made::Integer(number) => column.put_integer(number),
-            Made::Json(text) => put_json(&text, column, side),
-            Made::Null | Made::Unsure => unreachable!("settled before"),
-        };
-        put.map_err(|refused| self.names.iter().rev().fold(refused, |refused, name| refused.within(name)))
-    }
-}
-
-/// Puts a value that is JSON text. Captures are places in the message, and stay what they are.
-fn put_json(text: &str, column: &mut Column, side: &mut Side) -> Result<(), Refused> {
-    let captures = std::mem::take(&mut side.captures);
-    let result = row::value(&mut Cursor::new(text), column, side, 0);
-    side.captures = captures;
-    result
 }

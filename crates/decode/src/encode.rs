@@ -26,8 +26,6 @@ use arrow_schema::{DataType, Schema, TimeUnit};
 
 use crate::time;
 
-const MICROS_A_DAY: i64 = 86_400_000_000;
-
 /// Columns of a batch, ready to be written row by row.
 #[derive(Debug)]
 pub struct Rows<'a> {
@@ -197,8 +195,8 @@ impl<'a> Cells<'a> {
             Self::Decimal(array) => quoted(array.value_as_string(row), out),
             Self::Date(array) => {
                 let days = array.value(row);
-                match time::iso8601(i64::from(days) * MICROS_A_DAY) {
-                    Some(text) => quoted(&text[..10], out),
+                match time::date_text(days) {
+                    Some(text) => quoted(text, out),
                     None => bare(days, out),
                 }
             }

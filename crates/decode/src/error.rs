@@ -2,13 +2,20 @@
 
 use std::fmt;
 
+use crate::avro::AvroInferError;
+use crate::schemas::Unavailable;
+
 /// Why a message was set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BadKind {
     /// Not one JSON document in UTF-8, or nested deeper than [`MAX_DEPTH`](crate::MAX_DEPTH).
     NotJson,
-    /// JSON, but no object.
+    /// JSON, but no object; Avro, but no record.
     NotAnObject,
+    /// Bytes that are not of the format, cut off or damaged.
+    Malformed,
+    /// It names a schema that is not there, or that is none of its format.
+    UnknownSchema,
     /// A value of a kind that its column can't take.
     WrongType,
     /// A value missing or null where the column is NOT NULL.
@@ -28,6 +35,8 @@ impl BadKind {
         match self {
             Self::NotJson => "not_json",
             Self::NotAnObject => "not_an_object",
+            Self::Malformed => "malformed",
+            Self::UnknownSchema => "unknown_schema",
             Self::WrongType => "wrong_type",
             Self::NullInNotNull => "null_in_not_null",
             Self::DoesNotFit => "does_not_fit",
@@ -59,6 +68,26 @@ pub enum PlanError {
     Duplicate {
         /// Where in the schema.
         path: String,
+    },
+    /// Raw records, and nowhere to put their values.
+    #[error("raw records go into a column 'value' of type binary (or string), and the table has none")]
+    RawWithoutValue,
+    /// Raw bytes, and a column of another type.
+    #[error("column {column} is of type {data_type}: raw bytes go into binary or string")]
+    RawColumn {
+        /// The column.
+        column: String,
+        /// Its type, as Delta calls it.
+        data_type: &'static str,
+    },
+    /// A transform looks into messages whose bytes are kept as they are.
+    #[error(
+        "transform '{property}' looks into the message, and raw records are not looked into; only kafka.offset and its \
+         like can be had of them"
+    )]
+    RawTransform {
+        /// The transform's property.
+        property: String,
     },
     /// A dotted target goes through a column that has no named parts.
     #[error(
@@ -124,6 +153,12 @@ pub enum InferError {
         /// How many were looked at.
         messages: usize,
     },
+    /// Schemas of Avro that no table can have.
+    #[error(transparent)]
+    Avro(#[from] AvroInferError),
+    /// A schema that a message names can't be had.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
 }
 
 /// Why a message, or one value, is refused; unwound with the path it happened at.
@@ -131,7 +166,7 @@ pub enum InferError {
 pub(crate) struct Fail {
     pub(crate) kind: Cause,
     /// Byte of the message, for syntax errors.
-    pub(crate) at: usize,
+    pub(crate) at: Option<usize>,
     pub(crate) what: What,
     /// Names from the inside out.
     pub(crate) path: Vec<Box<str>>,
@@ -158,28 +193,44 @@ pub(crate) enum What {
 
 impl Fail {
     pub(crate) fn syntax(at: usize, what: &'static str) -> Refused {
-        Box::new(Self { kind: Cause::Bad(BadKind::NotJson), at, what: What::Fixed(what), path: Vec::new() })
+        Box::new(Self { at: Some(at), ..Self::fixed(Cause::Bad(BadKind::NotJson), what) })
+    }
+
+    #[cold]
+    pub(crate) fn malformed(at: usize, what: &'static str) -> Refused {
+        Box::new(Self { at: Some(at), ..Self::fixed(Cause::Bad(BadKind::Malformed), what) })
+    }
+
+    fn fixed(kind: Cause, what: &'static str) -> Self {
+        Self { kind, at: None, what: What::Fixed(what), path: Vec::new() }
     }
 
     #[cold]
     pub(crate) fn bad(kind: BadKind, what: &'static str) -> Refused {
-        Box::new(Self { kind: Cause::Bad(kind), at: 0, what: What::Fixed(what), path: Vec::new() })
+        Box::new(Self::fixed(Cause::Bad(kind), what))
     }
 
     #[cold]
     pub(crate) fn text(kind: BadKind, what: String) -> Refused {
-        Box::new(Self { kind: Cause::Bad(kind), at: 0, what: What::Text(what), path: Vec::new() })
+        Box::new(Self { kind: Cause::Bad(kind), at: None, what: What::Text(what), path: Vec::new() })
     }
 
     #[cold]
     pub(crate) fn unsure() -> Refused {
-        Box::new(Self { kind: Cause::Unsure, at: 0, what: What::Fixed("a key came twice"), path: Vec::new() })
+        Box::new(Self::fixed(Cause::Unsure, "a key came twice"))
     }
 
     /// The same, inside of `name`.
     #[cold]
     pub(crate) fn within(mut self: Box<Self>, name: &str) -> Box<Self> {
         self.path.push(name.into());
+        self
+    }
+
+    /// The same, of the value of that number among those of a message.
+    #[cold]
+    pub(crate) fn of_value(mut self: Box<Self>, number: u64) -> Box<Self> {
+        self.path.push(format!("value {number}").into());
         self
     }
 
@@ -190,19 +241,18 @@ impl Fail {
         }
     }
 
-    /// `a.b: what`, or `what at byte n`.
+    /// `a.b: what at byte n`, as far as there are a path and a byte.
     pub(crate) fn detail(&self) -> String {
         let what = match &self.what {
             What::Fixed(text) => text,
             What::Text(text) => text.as_str(),
         };
-        if self.kind == Cause::Bad(BadKind::NotJson) {
-            return format!("{what} at byte {}", self.at);
-        }
-        if self.path.is_empty() {
-            return what.to_owned();
+        let at = self.at.map_or_else(String::new, |at| format!(" at byte {at}"));
+        // The place in the text says where it is not JSON; fields say it better elsewhere.
+        if self.path.is_empty() || self.kind == Cause::Bad(BadKind::NotJson) {
+            return format!("{what}{at}");
         }
         let path: Vec<&str> = self.path.iter().rev().map(AsRef::as_ref).collect();
-        format!("{}: {what}", path.join("."))
+        format!("{}: {what}{at}", path.join("."))
     }
 }

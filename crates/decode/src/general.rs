@@ -3,6 +3,7 @@
 use jmespatch::Expression;
 
 use crate::column::Struct;
+use crate::compiled::Made;
 use crate::error::{BadKind, Fail, Refused};
 use crate::tree::Tree;
 use crate::variable::Plain;
@@ -36,6 +37,15 @@ impl<'a> Message<'a> {
             return Ok(None);
         }
         serde_json::to_string(&*result).map(Some).map_err(|error| failed(error.to_string()))
+    }
+
+    /// The same, as what a transform makes.
+    pub(crate) fn search_made<'m>(
+        &mut self,
+        property: &str,
+        expression: &Expression<'static>,
+    ) -> Result<Made<'m>, Refused> {
+        Ok(self.search(property, expression)?.map_or(Made::Null, Made::Json))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The shape of a message that the usual way has taken. What has no simple shape has none.
 
+use crate::apply::{Placed, Way};
 use crate::block::{Sink, takes_kafka};
 use crate::column::{Column, Data, Struct};
 use crate::compiled::Compiled;
-use crate::decoder::{Placed, Way};
 use crate::error::{Fail, Refused};
 use crate::key::{Keys, NONE, Target};
 use crate::scan::Cursor;

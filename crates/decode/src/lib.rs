@@ -19,24 +19,33 @@
 //! No clock, no I/O, no threads. Parser and columns are our own: number texts are kept as the message has them, and
 //! strictness is decided in one place, whatever features other crates turn on in `serde_json`.
 
+mod apply;
+pub mod avro;
 mod block;
 mod column;
 mod compiled;
+mod debezium;
+mod decoded;
 mod decoder;
 pub mod encode;
 mod error;
 mod finish;
+mod format;
 mod general;
 mod infer;
+mod inflate;
 mod key;
 mod learn;
 mod number;
 mod place;
 mod plan;
+mod raw;
+mod reader;
 mod record;
 mod row;
 mod scalar;
 mod scan;
+mod schemas;
 mod shape;
 mod shapes;
 mod simd;
@@ -49,9 +58,13 @@ mod variable;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{Bad, Decoded, Decoder};
+pub use decoded::{Bad, Decoded};
+pub use decoder::Decoder;
 pub use error::{BadKind, InferError, PlanError, TransformError};
+pub use format::{Encoding, Format};
 pub use infer::infer;
+pub use inflate::{Compression, MOST_INFLATED_BYTES, NoCompression};
 pub use scan::MAX_DEPTH;
+pub use schemas::{Answer, Language, ReferredSchema, Schemas, Unavailable, WrittenSchema};
 pub use transform::Transforms;
 pub use unknown::UnknownField;

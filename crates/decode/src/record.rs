@@ -1,7 +1,6 @@
 //! What Kafka says of a record, as a transform's value.
 
-use lakeward_protocol::position::PartitionId;
-use lakeward_protocol::records::{Entry, TimestampType};
+use lakeward_protocol::records::{Entry, Records, TimestampType};
 
 use crate::compiled::Made;
 use crate::error::{BadKind, Fail, Refused};
@@ -12,7 +11,8 @@ use crate::transform::Metadata;
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
     pub(crate) entry: &'a Entry,
-    pub(crate) partition: PartitionId,
+    /// Those that it lies among.
+    pub(crate) records: &'a Records,
 }
 
 /// A value of a record's metadata.
@@ -32,7 +32,7 @@ impl Record<'_> {
     ) -> Result<Known<'a>, Refused> {
         Ok(match metadata {
             Metadata::Offset => Known::Number(self.entry.offset),
-            Metadata::Partition => Known::Number(self.partition.0.into()),
+            Metadata::Partition => Known::Number(self.records.partition().0.into()),
             Metadata::Topic => Known::Text(topic),
             Metadata::Timestamp if self.entry.timestamp_type == TimestampType::NotAvailable => Known::Null,
             Metadata::Timestamp => match self.entry.timestamp_ms.checked_mul(1000) {

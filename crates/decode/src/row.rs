@@ -241,7 +241,7 @@ fn entries(cursor: &mut Cursor, map: &mut Map, side: &mut Side, depth: usize) ->
         cursor.colon()?;
         value(cursor, values, side, depth + 1).map_err(|refused| refused.within(&values.name))
     })?;
-    if keys.len() - start > SMALL_MAP && has_twins(keys, start) {
+    if keys.len() - start > SMALL_MAP && has_twins_sorted(keys, start) {
         return Err(Fail::unsure());
     }
     ends.push(end_of(values.len())?);
@@ -255,8 +255,16 @@ fn has_twin(keys: &Column, start: usize) -> bool {
 }
 
 /// Whether any two keys from `start` on are equal.
+pub(crate) fn has_twins(keys: &Column, start: usize) -> bool {
+    if keys.len() - start > SMALL_MAP {
+        return has_twins_sorted(keys, start);
+    }
+    (start + 1..keys.len()).any(|newest| (start..newest).any(|row| same(keys, row, newest)))
+}
+
+/// The same, of many.
 #[cold]
-fn has_twins(keys: &Column, start: usize) -> bool {
+fn has_twins_sorted(keys: &Column, start: usize) -> bool {
     let mut rows: Vec<usize> = (start..keys.len()).collect();
     rows.sort_unstable_by(|&a, &b| order(keys, a, b));
     rows.windows(2).any(|pair| same(keys, pair[0], pair[1]))

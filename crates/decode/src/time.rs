@@ -4,7 +4,7 @@
 //! `+HH:MM`, `+HHMM`, `+HH` or the same with a minus. Second 60 is the one after 59.
 
 const MICROS_A_SECOND: i64 = 1_000_000;
-const MICROS_A_DAY: i64 = 86_400 * MICROS_A_SECOND;
+pub(crate) const MICROS_A_DAY: i64 = 86_400 * MICROS_A_SECOND;
 
 /// Microseconds since 1970. Without a zone it is UTC, without a time midnight. Digits below a microsecond are cut off.
 pub(crate) fn timestamp_micros(text: &str) -> Option<i64> {
@@ -102,6 +102,13 @@ fn month_days(year: i64, month: i64) -> i64 {
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     }
+}
+
+/// `YYYY-MM-DD` of so many days since 1970. `None` outside of the years 0 to 9999.
+pub(crate) fn date_text(days: i32) -> Option<String> {
+    let mut text = iso8601(i64::from(days).checked_mul(MICROS_A_DAY)?)?;
+    text.truncate("YYYY-MM-DD".len());
+    Some(text)
 }
 
 /// ISO 8601 in UTC, with 0, 3 or 6 digits of fraction as needed. `None` outside of the years 0 to 9999.
@@ -221,6 +228,8 @@ mod tests {
         }
         assert_eq!(iso8601(2_932_897 * MICROS_A_DAY), None);
         assert_eq!(iso8601(i64::MIN), None);
+        assert_eq!((date_text(i32::MAX), date_text(i32::MIN)), (None, None));
+        assert_eq!(date_text(18_942).as_deref(), Some("2021-11-11"));
         for micros in [0, -1, 1_626_823_098_519_000, 1_626_823_098_519_123, 1_626_823_098_000_000] {
             let expected = DateTime::from_timestamp_micros(micros).expect("in range");
             assert_eq!(iso8601(micros), Some(expected.to_rfc3339_opts(SecondsFormat::AutoSi, true)));

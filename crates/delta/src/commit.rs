@@ -90,12 +90,21 @@ pub struct Span {
     /// Rows that the records became: of the table, or of the source where it is a view's.
     #[serde(default)]
     pub rows: u64,
+    /// Of them, those beyond one for each record that became rows; below 0 where such records hold none. Left out
+    /// where it is 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub extra_rows: i64,
     /// Records set aside as bad.
     #[serde(default)]
     pub bad: u64,
     /// Records without a value.
     #[serde(default)]
     pub tombstones: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_zero(extra_rows: &i64) -> bool {
+    *extra_rows == 0
 }
 
 /// A break in one partition's chain that the user accepted.

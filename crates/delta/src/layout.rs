@@ -204,13 +204,15 @@ pub struct DataFile {
 
 /// What became of one partition's records in a batch.
 ///
-/// `records` = `rows` + `bad` + `tombstones`, unless a record makes several rows or none.
+/// `records` = `rows` - `extra_rows` + `bad` + `tombstones`, unless the rows are a view's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Records taken in.
     pub records: u64,
     /// Rows written.
     pub rows: u64,
+    /// Of them, those beyond one for each record that became rows; below 0 where such records hold none.
+    pub extra_rows: i64,
     /// Records set aside.
     pub bad: u64,
     /// Records without a value.
@@ -221,6 +223,7 @@ impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, more: Self) {
         self.records += more.records;
         self.rows += more.rows;
+        self.extra_rows += more.extra_rows;
         self.bad += more.bad;
         self.tombstones += more.tombstones;
     }

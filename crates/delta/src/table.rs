@@ -243,6 +243,7 @@ impl Table {
                 to: advance.to.get(),
                 records: tally.records,
                 rows: tally.rows,
+                extra_rows: tally.extra_rows,
                 bad: tally.bad,
                 tombstones: tally.tombstones,
             }

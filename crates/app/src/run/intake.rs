@@ -99,6 +99,7 @@ impl Intake {
             rows: weights.iter().flatten().count() as u64,
             bad: bad.len() as u64,
             tombstones: if self.tombstones.is_some() { deletes } else { decoded.tombstones } as u64,
+            ..Tally::default()
         };
         meters::decoded(&tally, &bad);
         self.tell(records, &bad, letters)?;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use lakeward_circuit::pipeline::{OnFault, Origin, Source as SourceSql, Start};
 use lakeward_circuit::stateless::Stateless;
-use lakeward_decode::Transforms;
+use lakeward_decode::{Format, Transforms};
 use lakeward_delta::view::{Staged, View, ViewOptions};
 use lakeward_delta::{Layout, NamedTopic, Table, Topic};
 use lakeward_kafka::{Source, SourceConfig};
@@ -245,6 +245,7 @@ impl Run<'_> {
         let most_bytes = usize::try_from(self.budget.stage_bytes).unwrap_or(usize::MAX);
         writer.memory_bytes = most_bytes / self.workers;
         let shards = Shards::start(&StageOptions {
+            format: Format::default(),
             topic: kafka.topic.reveal().to_owned(),
             transforms: Transforms::default(),
             view: Some(Over { view: chain.view.clone(), source: chain.source }),

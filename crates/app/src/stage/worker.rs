@@ -8,12 +8,13 @@ use arrow_array::RecordBatch;
 use arrow_schema::{FieldRef, SchemaRef};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use lakeward_circuit::delta::Part as Rows;
-use lakeward_decode::{Bad, BadKind, Decoded, Decoder};
+use lakeward_decode::{Bad, Decoded, Decoder};
 use lakeward_delta::encode::Writer;
 use lakeward_delta::{DataFile, FileSpan, Layout, Tally};
 use lakeward_protocol::position::PartitionId;
 use lakeward_protocol::records::Records;
 
+use super::sifted::{covered, whole_messages};
 use super::{Held, Over, StageError, StageOptions};
 use crate::badlog::BadLog;
 use crate::{footprint, meters};
@@ -141,22 +142,31 @@ impl Worker {
     }
 
     fn process(&mut self, records: &Records) -> Result<(), StageError> {
+        let mut next = 0;
+        loop {
+            next = self.process_from(records, next)?;
+            if next == records.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes entries from `next` on: all, unless they are larger inside than outside. The first one left.
+    fn process_from(&mut self, records: &Records, next: usize) -> Result<usize, StageError> {
         let bench = self.bench.as_mut().expect("the loop opens the stage before it pushes");
-        let mut decoded = bench.decoder.decode(records);
+        let mut decoded = bench.decoder.try_decode(records, next)?;
         let batch = std::mem::replace(&mut decoded.batch, RecordBatch::new_empty(Arc::clone(bench.decoder.schema())));
         if let Some(over) = self.options.view.clone() {
-            return self.process_view(&over, records, &decoded, batch);
+            self.process_view(&over, records, &decoded, batch)?;
+            return Ok(decoded.next);
         }
         let (batch, unfit) = bench.writer.sift(batch)?;
-        let unfit = unfit.into_iter().map(|unfit| Bad {
-            entry: decoded.entry_of(unfit.row),
-            kind: BadKind::DoesNotFit,
-            detail: unfit.reason,
-        });
-        let bad: Vec<Bad> = decoded.bad.iter().cloned().chain(unfit).collect();
+        let sifted = whole_messages(&decoded, batch, unfit);
+        let (batch, bad) = (sifted.batch, sifted.bad);
         let tally = Tally {
-            records: records.len() as u64,
+            records: (decoded.next - next) as u64,
             rows: batch.num_rows() as u64,
+            extra_rows: sifted.extra_rows,
             bad: bad.len() as u64,
             tombstones: decoded.tombstones as u64,
         };
@@ -164,13 +174,13 @@ impl Worker {
         if let Some(error) = self.bad_records(records, &bad) {
             return Err(error);
         }
-        let span =
-            FileSpan { partition: records.partition(), from: records.from(), to: records.to(), rows: tally.rows };
+        let (from, to) = covered(records, next, decoded.next);
+        let span = FileSpan { partition: records.partition(), from, to, rows: tally.rows };
         let bench = self.bench.as_mut().expect("still there");
         bench.writer.write(&batch, &[span])?;
         bench.decoder.recycle(batch);
         *self.tally.entry(records.partition()).or_default() += tally;
-        Ok(())
+        Ok(decoded.next)
     }
 
     /// The messages' rows are a view's source. Rows that the view can't be made of, or the table not have, are left
@@ -187,6 +197,7 @@ impl Worker {
             rows: batch.num_rows() as u64,
             bad: decoded.bad.len() as u64,
             tombstones: decoded.tombstones as u64,
+            ..Tally::default()
         };
         meters::decoded(&tally, &decoded.bad);
         if let Some(error) = self.bad_records(records, &decoded.bad) {
@@ -309,7 +320,7 @@ fn decoder(options: &StageOptions, layout: &Layout) -> Result<Decoder, StageErro
         None => layout.schema(),
         Some(over) => fitting(over, layout)?,
     };
-    Decoder::new(schema, &options.topic, &options.transforms)
+    Decoder::with_format(schema, &options.topic, &options.transforms, &options.format)
         .map_err(|source| StageError::Plan { table: layout.table().to_owned(), source })
 }
 

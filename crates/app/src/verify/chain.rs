@@ -220,7 +220,7 @@ impl Chains {
                 span.records - width,
             );
         }
-        let told = span.rows + span.bad + span.tombstones;
+        let told = span.rows.saturating_add_signed(-span.extra_rows) + span.bad + span.tombstones;
         if told != span.records {
             let lost = span.records.saturating_sub(told);
             self.fault(

@@ -1,7 +1,10 @@
 //! Tests of the crate as a whole, and what they share.
 
+mod avro;
+mod avro_judged;
 mod coercion;
 mod encode;
+mod formats;
 mod learnt;
 mod mutation;
 mod reference;

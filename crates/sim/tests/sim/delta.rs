@@ -238,7 +238,13 @@ impl Stage for PlaceStage {
         for entry in records.entries() {
             let value = records.value(entry);
             let (good, bad) = (value.is_some_and(|v| v != b"bad"), value == Some(b"bad".as_slice()));
-            *tally += Tally { records: 1, rows: good.into(), bad: bad.into(), tombstones: value.is_none().into() };
+            *tally += Tally {
+                records: 1,
+                rows: good.into(),
+                bad: bad.into(),
+                tombstones: value.is_none().into(),
+                ..Tally::default()
+            };
             if good {
                 self.rows.push(place(records.partition().0, entry.offset));
             }

@@ -157,7 +157,7 @@ fn a_views_notes_count_rows_apart_from_records() {
     let source = SourceNote { name: "bid".into(), topic: "web".into(), topic_id: Some("01".repeat(16)) };
     assert_eq!((notes.topic, notes.sources), (None, vec![source]));
 
-    let tally = Tally { records: 4, rows: 2, bad: 1, tombstones: 1 };
+    let tally = Tally { records: 4, rows: 2, bad: 1, tombstones: 1, ..Tally::default() };
     counts.lock().unwrap().insert(of(0, 1), tally);
     output::a_frontier_moves_alone(&mut views);
     let notes = versions(&views.below.disk)[1].notes.clone().unwrap();

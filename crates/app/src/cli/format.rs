@@ -1,0 +1,142 @@
+//! Options that say what messages are written in.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use lakeward_decode::avro::{AvroSchema, Form};
+use lakeward_decode::{Compression, Encoding, Format};
+use lakeward_protocol::ports::Exit;
+
+use crate::failure::Failure;
+
+/// What messages are written in; JSON unless one of these is given.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Message format (JSON by default)")]
+pub struct FormatArgs {
+    /// JSON, one object a message. "" or nothing is plain JSON.
+    #[arg(long, env = "JSON_REGISTRY", value_name = "URL", group = "encoding")]
+    pub json: Option<String>,
+
+    /// Avro. A schema file (Avro's JSON): messages are values of that schema, or container files. "": container files.
+    ///
+    /// Every value of a message's container file becomes a row; all codecs are read.
+    #[arg(long, env = "AVRO_REGISTRY", value_name = "FILE", group = "encoding", num_args = 0..=1,
+          default_missing_value = "")]
+    pub avro: Option<String>,
+
+    /// Avro in single-object encoding: the schema file, or a folder of them (.avsc), found by fingerprint.
+    #[arg(long, value_name = "PATH", group = "encoding")]
+    pub soe_avro: Option<PathBuf>,
+
+    /// Bytes as they are: each record into columns value, key, headers, topic, partition, offset, timestamp and
+    /// timestampType, as far as the table has them.
+    #[arg(long, group = "encoding")]
+    pub raw: bool,
+
+    /// With --avro FILE: what messages are. `auto` takes what begins as a container file does for one.
+    #[arg(long, default_value = "auto", value_name = "FORM", requires = "avro")]
+    pub avro_form: AvroForm,
+
+    /// Messages are Debezium change events (JSON or Avro): the row that each has becomes a row of the table.
+    ///
+    /// Columns named __op, __deleted, __ts_ms, __source_lsn and the like are filled from the event. Deleted rows are
+    /// written (with __deleted true) only if the table has a column __op or __deleted. Without this option the event
+    /// is kept as it is: columns before, after, source, op and so on.
+    #[arg(long)]
+    pub debezium: bool,
+
+    /// Each message is gzip (plain JSON only); any number of members.
+    #[arg(long, env = "DECOMPRESS_GZIP", conflicts_with = "decompress")]
+    pub decompress_gzip: bool,
+
+    /// How each message is compressed as a whole, in any format: gzip or zstd.
+    #[arg(long, value_name = "CODEC")]
+    pub decompress: Option<Compression>,
+}
+
+/// What Avro messages with a schema file are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AvroForm {
+    /// Container files where they begin as such, else values alone.
+    #[default]
+    Auto,
+    /// Container files, by their own schemas.
+    Container,
+    /// Values alone.
+    Bare,
+}
+
+impl FormatArgs {
+    /// Reads what the options name.
+    ///
+    /// # Errors
+    /// A file that can't be read or holds no schema; options that don't fit together.
+    pub fn format(&self) -> Result<Format, Failure> {
+        let encoding = self.encoding()?;
+        let compression = if self.decompress_gzip { Some(Compression::Gzip) } else { self.decompress };
+        if self.decompress_gzip && !matches!(encoding, Encoding::Json) {
+            return Err(Failure::usage("--decompress_gzip is for JSON; write --decompress gzip for another format"));
+        }
+        if self.debezium && matches!(encoding, Encoding::Raw) {
+            return Err(Failure::usage(
+                "--debezium looks into messages, and --raw keeps them as they are: give one of them",
+            ));
+        }
+        Ok(Format { encoding, compression, debezium: self.debezium })
+    }
+
+    fn encoding(&self) -> Result<Encoding, Failure> {
+        if self.raw {
+            return Ok(Encoding::Raw);
+        }
+        if let Some(path) = &self.soe_avro {
+            return Ok(Encoding::Avro(Form::SingleObject(schemas(path)?)));
+        }
+        match (&self.avro, self.json.as_deref().unwrap_or_default()) {
+            (Some(url), _) if is_url(url) => Err(no_registry("--avro", url)),
+            (Some(path), _) if path.is_empty() => Ok(Encoding::Avro(Form::Container)),
+            (Some(path), _) => {
+                let schema = schema("--avro", Path::new(path))?;
+                Ok(Encoding::Avro(match self.avro_form {
+                    AvroForm::Auto => Form::ContainerOrBare(schema),
+                    AvroForm::Container => Form::Container,
+                    AvroForm::Bare => Form::Bare(schema),
+                }))
+            }
+            (None, "") => Ok(Encoding::Json),
+            (None, url) => Err(no_registry("--json", url)),
+        }
+    }
+}
+
+fn is_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+fn no_registry(option: &str, url: &str) -> Failure {
+    Failure::new(Exit::Config, format_args!("{option} {url}: this version of lakeward has no schema registries"))
+}
+
+fn schema(option: &str, path: &Path) -> Result<AvroSchema, Failure> {
+    let wrong = |what: String| Failure::new(Exit::Config, format_args!("{option} {}: {what}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    AvroSchema::parse(&text, &[]).map_err(|error| wrong(error.to_string()))
+}
+
+/// The schema of a file, or those of a folder, by name.
+fn schemas(path: &Path) -> Result<Vec<AvroSchema>, Failure> {
+    let option = "--soe-avro";
+    if !path.is_dir() {
+        return Ok(vec![schema(option, path)?]);
+    }
+    let wrong = |what: String| Failure::new(Exit::Config, format_args!("{option} {}: {what}", path.display()));
+    let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut files: Vec<PathBuf> =
+        entries.map_err(|error| wrong(error.to_string()))?.iter().map(std::fs::DirEntry::path).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "avsc" || extension == "json"));
+    files.sort();
+    if files.is_empty() {
+        return Err(wrong("no file ends with .avsc or .json".to_owned()));
+    }
+    files.iter().map(|file| schema(option, file)).collect()
+}

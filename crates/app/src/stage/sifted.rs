@@ -1,0 +1,56 @@
+//! A message is in the table with all of its rows, or set aside as a whole.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
+use lakeward_decode::{Bad, BadKind, Decoded};
+use lakeward_delta::encode::Unfit;
+use lakeward_protocol::position::Offset;
+use lakeward_protocol::records::Records;
+
+/// What is left for the table.
+pub(super) struct Sifted {
+    pub(super) batch: RecordBatch,
+    pub(super) bad: Vec<Bad>,
+    /// Rows beyond one for each message that has some.
+    pub(super) extra_rows: i64,
+}
+
+/// Sets the messages of unfit rows aside, with the rows that they have beside; `batch` are the fit ones.
+pub(super) fn whole_messages(decoded: &Decoded, batch: RecordBatch, unfit: Vec<Unfit>) -> Sifted {
+    let mut sifted = Sifted { batch, bad: decoded.bad.clone(), extra_rows: decoded.extra_rows() };
+    if unfit.is_empty() {
+        return sifted;
+    }
+    let rows = sifted.batch.num_rows() + unfit.len();
+    let unfit_rows: Vec<usize> = unfit.iter().map(|unfit| unfit.row).collect();
+    // By entry: the first reason, and how many rows there are.
+    let mut dropped: BTreeMap<usize, (String, i64)> = BTreeMap::new();
+    for unfit in unfit {
+        dropped.entry(decoded.entry_of(unfit.row)).or_insert((unfit.reason, 0));
+    }
+    let mut keep = Vec::with_capacity(sifted.batch.num_rows());
+    for row in 0..rows {
+        let entry = dropped.get_mut(&decoded.entry_of(row));
+        if unfit_rows.binary_search(&row).is_err() {
+            keep.push(entry.is_none());
+        }
+        entry.into_iter().for_each(|(_, rows)| *rows += 1);
+    }
+    if keep.contains(&false) {
+        sifted.batch = filter_record_batch(&sifted.batch, &BooleanArray::from(keep)).expect("a mark for each row");
+    }
+    for (entry, (detail, rows)) in dropped {
+        sifted.extra_rows -= rows - 1;
+        sifted.bad.push(Bad { entry, kind: BadKind::DoesNotFit, detail });
+    }
+    sifted
+}
+
+/// What entries `first` up to, but not including, `next` cover.
+pub(super) fn covered(records: &Records, first: usize, next: usize) -> (Offset, Offset) {
+    let at = |entry: usize| Offset::new(records.entries()[entry].offset).expect("offsets are not negative");
+    let from = if first == 0 { records.from() } else { at(first) };
+    (from, if next == records.len() { records.to() } else { at(next) })
+}

@@ -1,0 +1,96 @@
+//! What messages are written in.
+
+use std::borrow::Cow;
+
+use arrow_schema::Schema;
+
+use crate::apply::Placed;
+use crate::avro::{self, AvroReader, Form};
+use crate::column::Struct;
+use crate::debezium::Extras;
+use crate::error::{InferError, PlanError};
+use crate::infer::infer;
+use crate::inflate::{Compression, Inflater};
+use crate::raw::{self, RawReader};
+use crate::reader::Reader;
+
+/// What the messages of a topic are written in. JSON, one object a message, unless told otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct Format {
+    /// What the bytes mean.
+    pub encoding: Encoding,
+    /// How each message is compressed as a whole, if it is.
+    pub compression: Option<Compression>,
+    /// Messages are Debezium's change events: their rows go into the columns.
+    pub debezium: bool,
+}
+
+/// What a message's bytes mean.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// One JSON object.
+    #[default]
+    Json,
+    /// Avro.
+    Avro(avro::Form),
+    /// Nothing that matters here: the record goes into columns `value`, `key`, `headers`, `topic`, `partition`,
+    /// `offset`, `timestamp` and `timestampType`, as far as the table has them.
+    Raw,
+}
+
+impl Format {
+    /// What reads its messages into the columns of `root`; JSON is the decoder's own.
+    pub(crate) fn reader(&self, root: &mut Struct, placed: &[Placed]) -> Result<Option<Box<dyn Reader>>, PlanError> {
+        Ok(match &self.encoding {
+            Encoding::Json => None,
+            Encoding::Avro(form) => {
+                let wanted = self.debezium.then(|| Extras::new(root, placed));
+                Some(Box::new(AvroReader::new(form.clone(), wanted, root)))
+            }
+            Encoding::Raw => Some(Box::new(RawReader::new(root)?)),
+        })
+    }
+
+    /// Whether records' keys are looked at.
+    #[must_use]
+    pub fn wants_keys(&self) -> bool {
+        matches!(self.encoding, Encoding::Raw)
+    }
+}
+
+impl Format {
+    /// Whether the schema is known before any message is.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        matches!(&self.encoding, Encoding::Raw | Encoding::Avro(Form::SingleObject(_) | Form::Bare(_)))
+    }
+
+    /// The schema of a table that takes all `messages`, and where that [is known](Self::is_known), all that may come.
+    /// What is no message of this format is passed over.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn infer<'a>(&self, messages: impl IntoIterator<Item = &'a [u8]>) -> Result<Schema, InferError> {
+        let mut inflater = self.compression.map(Inflater::new);
+        let mut plain: Vec<Cow<'a, [u8]>> = Vec::new();
+        for message in messages {
+            match &mut inflater {
+                None => plain.push(message.into()),
+                Some(inflater) => plain.extend(inflater.inflate(message).ok().map(|plain| plain.to_vec().into())),
+            }
+        }
+        let messages = plain.iter().map(AsRef::as_ref);
+        match &self.encoding {
+            Encoding::Json => infer(messages),
+            Encoding::Avro(form) => Ok(avro::infer(&form.schemas(messages)?)?),
+            Encoding::Raw => Ok(raw::schema()),
+        }
+    }
+}
+
+impl From<Encoding> for Format {
+    fn from(encoding: Encoding) -> Self {
+        Self { encoding, ..Self::default() }
+    }
+}
