@@ -104,7 +104,16 @@ impl Ingest {
 pub fn lakeward(arguments: &[&str]) -> Command {
     let program = std::env::var_os("LAKEWARD_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_lakeward").into());
     let mut command = Command::new(program);
-    for name in ["KAFKA_TOPIC", "TABLE_LOCATION", "KAFKA_BROKERS", "KAFKA_CONSUMER_GROUP", "APP_ID", "TRANSFORMS"] {
+    for name in [
+        "KAFKA_TOPIC",
+        "TABLE_LOCATION",
+        "KAFKA_BROKERS",
+        "KAFKA_CONSUMER_GROUP",
+        "APP_ID",
+        "TRANSFORMS",
+        "DLQ_TABLE_LOCATION",
+        "DLQ_TRANSFORMS",
+    ] {
         command.env_remove(name);
     }
     command.env("RUST_LOG", "info,lakeward=debug,delta_kernel=warn").args(arguments);

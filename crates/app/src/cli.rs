@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_protocol::core;
 
+pub mod dlq;
 pub mod format;
 pub mod pipeline;
 
@@ -37,6 +38,9 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Show a table's frontier by partition, and how far the topic is ahead.
     Status(StatusArgs),
+    /// Look at dead letters, and send them again.
+    #[command(subcommand)]
+    Dlq(dlq::DlqCommand),
     /// See it work: an embedded broker, two workers, kills, and the proof.
     Demo(DemoArgs),
 }
@@ -100,6 +104,9 @@ pub struct IngestArgs {
     /// kafka.topic, kafka.timestamp (in microseconds), kafka.timestamp_type.
     #[arg(short = 't', long = "transform", env = "TRANSFORMS", value_name = "PROPERTY: JMESPATH")]
     pub transforms: Vec<String>,
+
+    #[command(flatten)]
+    pub dead_letters: dlq::DeadLetterArgs,
 
     /// Write a Delta checkpoint every 10 versions, rather than by the table's own interval.
     #[arg(short = 'c', long, env = "WRITE_CHECKPOINTS")]

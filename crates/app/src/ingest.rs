@@ -6,7 +6,7 @@ use std::time::Duration;
 use lakeward_delta::{Housekeeping, Table};
 use lakeward_kafka::{LagProbe, Source};
 use lakeward_protocol::core::Core;
-use lakeward_protocol::drive::drive;
+use lakeward_protocol::drive::Drive;
 use lakeward_protocol::ports::Exit;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::stage::{Held, Shards};
 use crate::watch::{Progress, Reporter};
 use crate::world::Os;
-use crate::{creation, meters, refused};
+use crate::{creation, letters, meters, refused};
 
 /// How often gauges are brought up to date.
 pub const REPORT: Duration = Duration::from_secs(1);
@@ -42,6 +42,7 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
     }
     let Some(_admission) = session.admit(&plan.args.table, plan.args.unsafe_single_writer)? else { return Ok(()) };
     let Some((table, source)) = open(&plan, &session)? else { return Ok(()) };
+    let Some((table, letters)) = letters::open(&plan, &session, &source, table)? else { return Ok(()) };
     let ends = match plan.args.ends_at_latest_offsets {
         true => match session.wait_for(|| source.ends())? {
             Some(ends) => Some(ends),
@@ -55,8 +56,12 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
     report(&session, &progress, source.lag_probe(), stage.held(), table.housekeeping(), Labels::new());
     let (core, limits, name) = (Core::new(plan.policies(ends)), plan.limits(), table.name().to_owned());
     let world = Os::new(session.signals.clone());
-    let ended = drive(core, source, stage, table, world, Reporter::new(progress, ready), limits);
-    ended.map(|_| ()).map_err(|stopped| Failure::stopped(&plan.args.topic, &name, &stopped))
+    let drive = Drive::new(core, source, stage, table, world, Reporter::new(progress, ready), limits);
+    let drive = match letters {
+        Some(letters) => drive.with_letters(letters),
+        None => drive,
+    };
+    drive.run().map(|_| ()).map_err(|stopped| Failure::stopped(&plan.args.topic, &name, &stopped))
 }
 
 /// The table, or a reason why not, before the topic is waited for; then the topic, and the table

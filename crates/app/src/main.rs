@@ -15,10 +15,12 @@ mod check;
 mod cli;
 mod creation;
 mod demo;
+mod dlq;
 mod explain;
 mod failure;
 mod footprint;
 mod ingest;
+mod letters;
 mod meters;
 mod pipeline;
 mod plan;
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Query(args) => query::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Dlq(command) => dlq::run(&command),
         Command::Demo(args) => demo::run(&args),
     })
 }

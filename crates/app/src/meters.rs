@@ -17,6 +17,8 @@ pub fn describe() {
         "lakeward_tombstones_total",
         "Records without a value: passed over, or deletes of the row of their key"
     );
+    describe_counter!("lakeward_dead_letters_total", "Dead letters made of bad records, uncommitted ones included");
+    describe_counter!("lakeward_dead_letter_commits_total", "Versions put into the dead-letter table");
     describe_counter!("lakeward_unknown_fields_total", "Message fields dropped because the table has no such column");
     describe_counter!("lakeward_commits_total", "Versions put into the table");
     describe_counter!("lakeward_committed_offsets_total", "Offsets that those versions cover");
@@ -58,6 +60,17 @@ pub fn decoded(tally: &Tally, bad: &[Bad]) {
     for bad in bad {
         counter!("lakeward_bad_records_total", "kind" => bad.kind.name()).increment(1);
     }
+}
+
+/// Letters for the table of them, uncommitted ones included.
+pub fn dead_letters(count: u64) {
+    counter!("lakeward_dead_letters_total").increment(count);
+}
+
+/// A version of the dead-letter table is ours.
+pub fn letters_committed(gaps: u64) {
+    counter!("lakeward_dead_letter_commits_total").increment(1);
+    counter!("lakeward_gaps_total").increment(gaps);
 }
 
 /// Fields that no column took.

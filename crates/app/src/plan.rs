@@ -14,7 +14,7 @@ use crate::budget::Budget;
 use crate::cli::{IngestArgs, OnBadRecord, OnGap, Reset};
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::stage::StageOptions;
+use crate::stage::{LetterOptions, StageOptions};
 
 /// What the options come to, before anything is asked or opened.
 pub struct Plan {
@@ -24,6 +24,8 @@ pub struct Plan {
     pub format: Format,
     /// Columns made by expressions.
     pub transforms: Transforms,
+    /// The same of the dead-letter table.
+    letter_transforms: Transforms,
     seek: Frontier,
     /// Who gets how much memory.
     pub budget: Budget,
@@ -41,14 +43,29 @@ impl Plan {
     pub fn new(args: IngestArgs) -> Result<Self, Failure> {
         let transforms = Transforms::parse(&args.transforms).map_err(Failure::usage)?;
         let seek = args.seek_offsets.as_deref().map_or(Ok(Frontier::new()), seek_offsets).map_err(Failure::usage)?;
+        let letter_transforms = Transforms::parse(&args.dead_letters.dlq_transforms).map_err(Failure::usage)?;
+        if args.dead_letters.table().is_some() && args.on_bad_record == OnBadRecord::Stop {
+            return Err(Failure::usage(
+                "--on-bad-record=stop ends at the first message that can't become a row, and --dlq_table_location keeps \
+                 them and goes on: leave one of them out",
+            ));
+        }
         let budget = Budget::new(args.memory_mb);
         let mut source = SourceConfig::new(&args.kafka.kafka, &args.kafka.consumer_group, &args.topic);
         source.settings.clone_from(&args.kafka.kafka_settings);
         source.memory_bytes = usize::try_from(budget.fetch_bytes + budget.arena_bytes).unwrap_or(usize::MAX);
+        let has_letters = args.dead_letters.table().is_some();
+        (source.keys, source.headers) = (has_letters, has_letters);
         let schema = args.schema.as_deref().map(schema_file).transpose()?;
         let format = args.format.format()?;
-        source.keys = format.wants_keys();
-        Ok(Self { args, format, transforms, seek, budget, source, schema })
+        source.keys |= format.wants_keys();
+        Ok(Self { args, format, transforms, letter_transforms, seek, budget, source, schema })
+    }
+
+    /// Columns of the dead-letter table made by expressions.
+    #[must_use]
+    pub fn letter_transforms(&self) -> &Transforms {
+        &self.letter_transforms
     }
 
     /// How the table is opened, for a topic as far as it is known.
@@ -74,6 +91,10 @@ impl Plan {
             format: self.format.clone(),
             transforms: self.transforms.clone(),
             view: None,
+            letters: self.args.dead_letters.table().map(|_| LetterOptions {
+                app_id: self.args.app_id.clone(),
+                transforms: self.letter_transforms.clone(),
+            }),
             writer,
             stop_at_bad: self.args.on_bad_record == OnBadRecord::Stop,
             workers,
@@ -98,6 +119,7 @@ impl Plan {
             },
             seek: self.seek.clone(),
             ends,
+            dead_letters: self.args.dead_letters.table().is_some(),
         }
     }
 

@@ -2,9 +2,7 @@
 
 /// Environment variables that change what is read or written, with what they stand for.
 #[rustfmt::skip]
-const VARIABLES: [(&str, &str); 9] = [
-    ("DLQ_TABLE_LOCATION", "dead-letter tables"),
-    ("DLQ_TRANSFORMS", "dead-letter tables"),
+const VARIABLES: [(&str, &str); 7] = [
     ("SCHEMA_REGISTRY_USERNAME", "schema registries"),
     ("SCHEMA_REGISTRY_PASSWORD", "schema registries"),
     ("SCHEMA_REGISTRY_PROXY", "schema registries"),
@@ -44,7 +42,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused_by_name() {
         assert_eq!(check(|_| false), Ok(()));
-        let refused = check(|name| name == "DLQ_TABLE_LOCATION").unwrap_err();
-        assert!(refused.to_string().starts_with("DLQ_TABLE_LOCATION is set"), "{refused}");
+        let refused = check(|name| name == "SCHEMA_REGISTRY_PROXY").unwrap_err();
+        assert!(refused.to_string().starts_with("SCHEMA_REGISTRY_PROXY is set"), "{refused}");
     }
 }

@@ -13,12 +13,15 @@ use lakeward_decode::{Format, PlanError, Transforms, Unavailable};
 use lakeward_delta::Batch;
 use lakeward_delta::Layout;
 use lakeward_delta::encode::{EncodeError, WriterOptions};
-use lakeward_protocol::ports::{Exit, Fault, Stage, Verdict};
+use lakeward_protocol::ports::{Exit, Fault, Letters, Stage, Verdict};
 use lakeward_protocol::records::Records;
 
 use crate::badlog::BadLog;
+pub use letters::LetterOptions;
+use letters::LetterPart;
 use worker::{Command, Part, Spare, Worker};
 
+pub mod letters;
 mod sifted;
 mod worker;
 
@@ -36,6 +39,8 @@ pub struct StageOptions {
     pub transforms: Transforms,
     /// What makes the table's rows of the messages', in a pipeline; otherwise they are the same.
     pub view: Option<Over>,
+    /// How bad records become dead letters, where they do.
+    pub letters: Option<LetterOptions>,
     /// How files are written.
     pub writer: WriterOptions,
     /// Ends at the first bad record, rather than counting it.
@@ -68,6 +73,12 @@ pub enum StageError {
     /// A bad record under `--on-bad-record=stop`.
     #[error("{topic}-{partition} at offset {offset}: {detail} ({kind}); {way_on} to go on without such records")]
     Bad { topic: String, partition: u32, offset: i64, kind: &'static str, detail: String, way_on: &'static str },
+    /// A dead letter that is no row of its table.
+    #[error(
+        "{topic}-{partition}: the dead letter of offset {offset} can't be a row of the dead-letter table {table}: {detail}; \
+         correct --dlq_transform, or the table's columns"
+    )]
+    Letter { table: String, topic: String, partition: u32, offset: i64, detail: String },
     /// The table is not as the view any more.
     #[error(
         "table {table}: its columns changed to {columns}, and view {view} has others; give the view the table's columns"
@@ -87,7 +98,7 @@ pub enum StageError {
 impl Fault for StageError {
     fn verdict(&self) -> Verdict {
         match self {
-            Self::Plan { .. } | Self::Columns { .. } => Verdict::Stop(Exit::Config),
+            Self::Plan { .. } | Self::Columns { .. } | Self::Letter { .. } => Verdict::Stop(Exit::Config),
             Self::Bad { .. } => Verdict::Stop(Exit::Data),
             Self::Schema(Unavailable::OutOfReach { .. }) => Verdict::Retry,
             Self::Schema(Unavailable::NotAllowed { .. }) => Verdict::Stop(Exit::Config),
@@ -130,6 +141,8 @@ pub struct Shards {
     messages: usize,
     /// Delivered by some workers while another failed to: part of the batch that a retry completes.
     delivered: Vec<Part>,
+    /// The same of dead letters.
+    delivered_letters: Vec<LetterPart>,
 }
 
 impl Shards {
@@ -151,6 +164,7 @@ impl Shards {
             most_messages: options.most_messages,
             messages: 0,
             delivered: Vec::new(),
+            delivered_letters: Vec::new(),
         };
         for number in 0..options.workers {
             let (commands, queue) = bounded(QUEUE);
@@ -171,6 +185,16 @@ impl Shards {
 
     fn fault(&self) -> Result<(), StageError> {
         self.fault.lock().expect("no holder of this lock panics").take().map_or(Ok(()), Err)
+    }
+
+    /// Sends records to their partition's worker.
+    fn take(&mut self, records: Records, how: fn(Records) -> Command) -> Result<Option<Records>, StageError> {
+        self.fault()?;
+        let worker = &self.commands[records.partition().0 as usize % self.commands.len()];
+        self.held.add(records.capacity_bytes());
+        self.messages += records.len();
+        worker.send(how(records)).map_err(|_| StageError::Gone)?;
+        Ok(self.spare.try_recv().ok())
     }
 
     /// Asks every worker, and waits for every answer.
@@ -203,12 +227,7 @@ impl Stage for Shards {
     }
 
     fn push(&mut self, records: Records) -> Result<Option<Records>, StageError> {
-        self.fault()?;
-        let worker = &self.commands[records.partition().0 as usize % self.commands.len()];
-        self.held.add(records.capacity_bytes());
-        self.messages += records.len();
-        worker.send(Command::Take(records)).map_err(|_| StageError::Gone)?;
-        Ok(self.spare.try_recv().ok())
+        self.take(records, Command::Take)
     }
 
     fn is_full(&self) -> bool {
@@ -233,10 +252,34 @@ impl Stage for Shards {
 
     fn discard(&mut self) {
         self.delivered.clear();
+        self.delivered_letters.clear();
         self.messages = 0;
         // A worker that is gone holds nothing; `open` will tell.
         drop(self.ask(Command::Discard));
         drop(self.fault());
+    }
+
+    fn open_letters(&mut self, layout: &Layout) -> Result<(), StageError> {
+        self.ask(|answer| Command::OpenLetters(layout.clone(), answer)).into_iter().collect()
+    }
+
+    fn push_for_letters(&mut self, records: Records) -> Result<Option<Records>, StageError> {
+        self.take(records, Command::TakeForLetters)
+    }
+
+    fn seal_letters(&mut self) -> Result<Letters<Batch>, StageError> {
+        let mut failed = None;
+        for answer in self.ask(Command::SealLetters) {
+            match answer {
+                Ok(part) => self.delivered_letters.push(part),
+                Err(error) => failed = Some(error),
+            }
+        }
+        self.fault()?;
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(letters::joined(std::mem::take(&mut self.delivered_letters))),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::cli::{Output, StatusArgs};
 use crate::failure::Failure;
 use crate::report::{grouped, table};
 use crate::session::Session;
-use crate::verify::follow;
+use crate::verify::{follow, letters};
 
 /// One partition's line.
 struct Line {
@@ -34,7 +34,8 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     if Path::new(&args.table).is_file() {
         return pipeline::run(args, &session);
     }
-    let chains = follow(&args.table, &session)?;
+    let mut chains = follow(&args.table, &session)?;
+    let letters = letters::compare(&mut chains, &session)?;
     let topics: BTreeSet<&String> = chains.chains.values().filter_map(|chain| chain.topic.as_ref()).collect();
     let mut ends: BTreeMap<String, Frontier> = BTreeMap::new();
     if let Some(brokers) = &args.kafka {
@@ -58,8 +59,12 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
         })
         .collect();
     match args.output {
-        Output::Table => print!("{}", text(&args.table, chains.version, &lines)),
-        Output::Json => println!("{}", as_json(&args.table, chains.version, &lines)),
+        Output::Table => print!("{}{}", text(&args.table, chains.version, &lines), letters::text(&letters)),
+        Output::Json => {
+            let mut status = as_json(&args.table, chains.version, &lines);
+            status["dead_letters"] = json!(letters);
+            println!("{status}");
+        }
     }
     Ok(())
 }

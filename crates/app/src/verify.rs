@@ -11,9 +11,11 @@ use crate::failure::Failure;
 use crate::report::{grouped, table};
 use crate::session::Session;
 use chain::{Chains, Kind};
+use letters::Letters;
 
 pub mod chain;
 pub mod common;
+pub mod letters;
 mod pipeline;
 pub mod rows;
 mod topic;
@@ -31,9 +33,10 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     if let Some(brokers) = &args.kafka {
         topic::compare(&mut chains, brokers, &args.kafka_settings)?;
     }
+    let letters = letters::compare(&mut chains, &session)?;
     match args.output {
-        Output::Table => print!("{}", text(&args.table, &chains)),
-        Output::Json => println!("{}", json(&args.table, &chains)),
+        Output::Table => print!("{}", text(&args.table, &chains, &letters)),
+        Output::Json => println!("{}", json(&args.table, &chains, &letters)),
     }
     if chains.is_sound() {
         return Ok(());
@@ -85,7 +88,7 @@ fn findings(chains: &Chains) -> String {
     chains.findings.iter().map(line).collect()
 }
 
-fn text(location: &str, chains: &Chains) -> String {
+fn text(location: &str, chains: &Chains, letters: &[Letters]) -> String {
     let rows: Vec<Vec<String>> = chains
         .chains
         .iter()
@@ -116,6 +119,7 @@ fn text(location: &str, chains: &Chains) -> String {
     };
     out += &findings(chains);
     out += &chains.rows.text().unwrap_or_default();
+    out += &letters::text(letters);
     let (lost, twice) = totals(chains);
     out + &format!(
         "{} rows, {} lost, {} twice\n",
@@ -132,11 +136,11 @@ pub fn totals(chains: &Chains) -> (u64, u64) {
     faults.fold((0, 0), |(lost, twice), fault| (lost + fault.lost, twice + fault.twice))
 }
 
-fn json(location: &str, chains: &Chains) -> serde_json::Value {
+fn json(location: &str, chains: &Chains, letters: &[Letters]) -> serde_json::Value {
     let (lost, twice) = totals(chains);
     json!({
         "table": location, "version": chains.version, "sound": chains.is_sound(), "lost": lost, "twice": twice,
         "chains": chains.chains, "findings": chains.findings,
-        "view": chains.rows.mode.as_ref().map(|_| &chains.rows),
+        "view": chains.rows.mode.as_ref().map(|_| &chains.rows), "dead_letters": letters,
     })
 }

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lakeward_protocol::core::{Ending, Why};
+use lakeward_protocol::core::{Ending, LETTERS, Why};
 use lakeward_protocol::drive::{Due, Port, Watch};
 use lakeward_protocol::ports::Permit;
 use lakeward_protocol::position::{Frontier, Offset, PartitionId, TableVersion};
@@ -145,6 +145,15 @@ impl Watch for Reporter {
     }
 
     fn committed(&mut self, version: TableVersion, permit: &Permit) {
+        if permit.sink() == LETTERS {
+            for gap in permit.gaps() {
+                let (partition, from, to) = (gap.partition, gap.from, gap.to);
+                tracing::warn!(%version, %partition, "gap of dead letters written down: offset {from} to {to}: {}", gap.reason);
+            }
+            meters::letters_committed(permit.gaps().len() as u64);
+            tracing::info!(%version, "dead letters committed {}", Spans(permit));
+            return;
+        }
         let offsets = permit.advances().values().map(|advance| advance.from.span_until(advance.to)).sum();
         let seconds = self.sealing_since.take().map(|since| since.elapsed().as_secs_f64());
         meters::committed(&self.labels, version.0, offsets, permit.gaps().len() as u64, seconds);

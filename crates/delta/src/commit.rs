@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::layout::{Batch, DataFile, FileSpan};
+use crate::letters::Companion;
 
 /// The key in `add.tags` under which a file says which spans it holds.
 pub const SPANS_TAG: &str = "lakeward.spans";
@@ -40,6 +41,12 @@ pub struct Notes {
     /// Of a view's table: what the commit does to its rows. `None` where rows are the spans' records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<ViewNote>,
+    /// The table that has the bad records of the spans; `None` where nobody keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead_letters: Option<Companion>,
+    /// Of a table of dead letters: the table whose letters they are. Its spans' records are letters alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead_letters_of: Option<Companion>,
     /// What the commit covers, by partition.
     #[serde(default)]
     pub spans: Vec<Span>,

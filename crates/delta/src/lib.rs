@@ -3,6 +3,7 @@
 //! Two halves that meet in [`layout`]: the data side writes files ([`encode`]), the log side names them in
 //! commits ([`table`]). Only this crate knows `delta_kernel`.
 
+mod appended;
 mod checkpoint;
 mod commit;
 mod create;
@@ -14,6 +15,7 @@ mod history;
 mod kernel;
 mod known;
 pub mod layout;
+mod letters;
 mod lineage;
 mod log;
 mod named;
@@ -23,6 +25,7 @@ mod store;
 pub mod table;
 pub mod view;
 
+pub use appended::{Appended, Chunk};
 pub use checkpoint::{Checkpoints, DEFAULT_INTERVAL, Housekeeping};
 pub use commit::{ENGINE, GapNote, Notes, SPANS_TAG, SourceNote, Span, ViewNote, spans_from_tag};
 pub use create::{Created, NewTable, create, create_on};
@@ -30,6 +33,7 @@ pub use error::DeltaError;
 pub use features::{FEATURES, Support, Use};
 pub use history::{Added, History, Removed, Version};
 pub use layout::{Batch, DataFile, FileSpan, Layout, LayoutParts, StatsColumns, Tally};
+pub use letters::{Companion, is_mark};
 pub use named::NamedTopic;
 pub use schema::TableSchema;
 pub use store::{Admission, Place, Unguarded, admit};

@@ -29,6 +29,7 @@ use crate::error::DeltaError;
 use crate::kernel::{Configuration, Kernel};
 use crate::known::Known;
 use crate::layout::{Batch, Layout, Tally};
+use crate::letters::Companion;
 use crate::log::{self, Identity, Listing};
 use crate::named::NamedTopic;
 use crate::schema::column_text;
@@ -66,6 +67,10 @@ pub struct Table {
     pub(crate) topic: Option<Topic>,
     /// A pipeline's sources, in its order; none in a job without names for them.
     pub(crate) sources: Vec<NamedTopic>,
+    /// Where dead letters of what is written here go.
+    pub(crate) letters: Option<Companion>,
+    /// Whose dead letters these are.
+    pub(crate) letters_of: Option<Companion>,
     pub(crate) configuration: Configuration,
     pub(crate) version: u64,
     /// The head's commit file; `None` where the log holds only its checkpoint.
@@ -119,6 +124,8 @@ impl Table {
             app_id,
             topic,
             sources: Vec::new(),
+            letters: None,
+            letters_of: None,
             configuration: opened.configuration,
             version: opened.version,
             identity: opened.identity,
@@ -259,6 +266,8 @@ impl Table {
             topic_id: self.topic.as_ref().and_then(Topic::id_text),
             sources: self.source_notes(),
             view: None,
+            dead_letters: self.letters.clone(),
+            dead_letters_of: self.letters_of.clone(),
             spans: permit.advances().iter().map(span).collect(),
             gaps: permit.gaps().iter().map(gap).collect(),
         }
@@ -372,8 +381,8 @@ impl OutputLog for Table {
             Some(breach) => Some(breach),
             None => self.restored(partitions)?.or_else(|| self.other_topic(partitions)),
         };
-        let version = TableVersion(self.version);
-        Ok(Head { version, frontier, shape: self.configuration.layout.shape(), breach })
+        let (version, dead) = (TableVersion(self.version), self.made_letters(partitions)?);
+        Ok(Head { version, frontier, shape: self.configuration.layout.shape(), breach, dead })
     }
 
     fn layout(&self) -> Layout {
@@ -381,8 +390,9 @@ impl OutputLog for Table {
     }
 
     fn put(&mut self, permit: &Permit, batch: Option<&Batch>) -> Result<Put, DeltaError> {
-        let txns: Vec<_> =
+        let mut txns: Vec<_> =
             permit.advances().iter().map(|(partition, advance)| (self.key(*partition), advance.to.last())).collect();
+        txns.extend(self.marks(permit));
         let notes = self.notes(permit, batch.map(|batch| &batch.tally));
         self.put_version(
             permit.version().0,

@@ -29,6 +29,8 @@ pub struct SourceConfig {
     pub arena_bytes: usize,
     /// Whether the records' keys come along; else they are left with librdkafka.
     pub keys: bool,
+    /// The same of their headers.
+    pub headers: bool,
 }
 
 impl SourceConfig {
@@ -44,6 +46,7 @@ impl SourceConfig {
             arena_records: 16_000,
             arena_bytes: 4 << 20,
             keys: false,
+            headers: false,
         }
     }
 

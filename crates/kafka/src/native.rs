@@ -155,6 +155,27 @@ impl<'a> Message<'a> {
             .then(|| unsafe { std::slice::from_raw_parts(self.raw.key.cast::<u8>(), self.raw.key_len) })
     }
 
+    /// Hands out the headers, in their order. Not of an error.
+    pub(crate) fn headers(&self, mut each: impl FnMut(&'a [u8], Option<&'a [u8]>)) {
+        use c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+        let mut headers = ptr::null_mut();
+        // SAFETY: a message of librdkafka, and a place to write to. The headers stay the message's own.
+        let code = unsafe { c::rd_kafka_message_headers(self.raw, &raw mut headers) };
+        for index in (code == RD_KAFKA_RESP_ERR_NO_ERROR).then_some(0..).into_iter().flatten() {
+            let (mut name, mut value, mut length) = (ptr::null(), ptr::null(), 0);
+            // SAFETY: the headers live as long as the message; each place can be written. A name ends with a zero, and a
+            // value that is not null has `length` bytes.
+            unsafe {
+                let code = c::rd_kafka_header_get_all(headers, index, &raw mut name, &raw mut value, &raw mut length);
+                if code != RD_KAFKA_RESP_ERR_NO_ERROR {
+                    return;
+                }
+                let value = (!value.is_null()).then(|| std::slice::from_raw_parts(value.cast::<u8>(), length));
+                each(CStr::from_ptr(name).to_bytes(), value);
+            }
+        }
+    }
+
     /// Milliseconds since 1970 and whose clock it was.
     #[inline]
     pub(crate) fn timestamp(&self) -> (i64, TimestampType) {

@@ -384,6 +384,9 @@ impl Reader {
             let before = open.value_bytes();
             let key = if self.config.keys { message.key() } else { None };
             open.push_keyed(message.offset(), timestamp_ms, kind, key, message.value());
+            if self.config.headers {
+                message.headers(|name, value| open.push_header(name, value));
+            }
             part.next = open.to();
             self.open_bytes += open.value_bytes() - before;
             if open.len() >= records_max || open.value_bytes() >= self.config.arena_bytes {

@@ -15,7 +15,7 @@ mod messages;
 mod reader;
 mod writer;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use lakeward_protocol::ports::{Breach, Head, OutputLog, Permit, Put};
@@ -225,6 +225,7 @@ impl OutputLog for Sink {
             frontier: memo.frontier(&self.config.sources, partitions),
             shape: self.layout(),
             breach: recreated.or_else(|| memo.other_topic(&self.config.sources, partitions)),
+            dead: BTreeMap::new(),
         })
     }
 

@@ -290,8 +290,10 @@ impl Source {
         let until = (taken + most).min(records.len());
         let from = if taken == 0 { records.from() } else { after(records.entries()[taken - 1].offset) };
         let mut part = self.handoff.arena(records.partition(), from);
-        for entry in &records.entries()[taken..until] {
-            part.push(entry.offset, entry.timestamp_ms, entry.timestamp_type, records.value(entry));
+        for (index, entry) in records.entries().iter().enumerate().take(until).skip(taken) {
+            let (key, value) = (records.key(entry), records.value(entry));
+            part.push_keyed(entry.offset, entry.timestamp_ms, entry.timestamp_type, key, value);
+            records.headers(index).for_each(|(name, value)| part.push_header(name, value));
         }
         part.pad();
         if until == records.len() {

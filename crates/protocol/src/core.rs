@@ -17,6 +17,7 @@
 #[cfg_attr(not(feature = "breaks"), path = "core/sound.rs")]
 mod broken;
 mod commit;
+mod letters;
 mod place;
 mod policy;
 mod reason;
@@ -35,13 +36,16 @@ pub use reason::{Reason, Why};
 pub use words::{Action, Admit, Ending, Event, Outcome};
 
 use commit::{Commit, Step};
+use letters::Post;
 use place::{Partition, Place, Said};
 
 use crate::ports::{Bounds, Head, Stopping};
 use crate::position::{Frontier, Offset, PartitionId, Shape, SinkId, TableVersion};
 
-/// The only sink while running by partition.
-const SINK: SinkId = SinkId(0);
+/// The sink of rows while running by partition: the journal (P7).
+pub const SINK: SinkId = SinkId(0);
+/// The sink of dead letters, where there is one ([`Policies::dead_letters`]).
+pub const LETTERS: SinkId = SinkId(1);
 
 /// What one process knows and wants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +65,9 @@ pub struct Core {
     version: Option<TableVersion>,
     /// The furthest the sink was seen to be, of partitions in our hands.
     known: Frontier,
-    tending: bool,
+    /// The same of the table of dead letters, and what goes there.
+    letters: Post,
+    tending: BTreeSet<SinkId>,
     stopping: Stopping,
     ending: Option<Ending>,
     stop: Option<Reason>,
@@ -92,7 +98,8 @@ impl Core {
             shape: None,
             version: None,
             known: Frontier::new(),
-            tending: false,
+            letters: Post::default(),
+            tending: BTreeSet::new(),
             stopping: Stopping::No,
             ending: None,
             stop: None,
@@ -136,19 +143,25 @@ impl Core {
         if !self.losing.is_empty() {
             return Action::Release { partitions: self.losing.clone() };
         }
-        if self.tending {
-            return Action::Tend { sink: SINK };
+        if let Some(&sink) = self.tending.first() {
+            return Action::Tend { sink };
         }
         if let Some(ending) = self.ending {
             let partitions: BTreeSet<_> = self.partitions.keys().copied().collect();
             return if partitions.is_empty() { Action::End(ending) } else { Action::Release { partitions } };
         }
         let gained = self.those(|p| p.place == Place::Gained);
+        if let Some(asked) = self.unasked(&gained) {
+            return Action::Load { sink: LETTERS, partitions: asked };
+        }
         if !gained.is_empty() {
             return Action::Load { sink: SINK, partitions: gained };
         }
         if self.opened != self.shape {
             return Action::Open { sink: SINK };
+        }
+        if self.letters.opened != self.letters.shape {
+            return Action::Open { sink: LETTERS };
         }
         if let Some(partition) = self.those(|p| matches!(p.place, Place::Unplaced(_))).pop_first() {
             return Action::Ask { partition };
@@ -177,7 +190,8 @@ impl Core {
     fn must_flush(&self) -> bool {
         let gone = self.partitions.values().any(|p| matches!(p.place, Place::Gone(_)));
         let stopping = self.stopping != Stopping::No;
-        self.due || stopping || gone || !self.losing.is_empty() || self.is_finished()
+        let owed = self.partitions.values().any(Partition::is_read_again);
+        self.due || stopping || gone || owed || !self.losing.is_empty() || self.is_finished()
     }
 
     /// Where a partition's reading ends, if it does.
@@ -196,6 +210,9 @@ impl Core {
     pub fn admit(&self, partition: PartitionId) -> Admit {
         match self.partitions.get(&partition) {
             Some(p) if p.place == Place::Open && !self.losing.contains(&partition) => {
+                if let Some(owed) = p.mail.owed {
+                    return if p.is_read_again() { Admit::No } else { Admit::Letters(owed.until) };
+                }
                 let end = self.end(partition);
                 if p.is_finished(end) { Admit::No } else { Admit::Below(end) }
             }
@@ -222,6 +239,7 @@ impl Core {
     pub fn on(&mut self, event: Event) {
         let Some(event) = self.bend_event(event) else { return };
         self.hear(event);
+        self.mind_the_letters();
         self.bend_state();
         self.mind_the_shape();
         self.conclude();
@@ -237,16 +255,18 @@ impl Core {
             Event::Gone { partition, at, bounds } => self.gone(partition, at, bounds),
             Event::Due => self.due = self.holds(),
             Event::Stopping(stopping) => self.stopping = stopping,
-            Event::Loaded(head) => self.loaded(head),
-            Event::Opened => self.opened = self.shape,
+            Event::Loaded { sink: LETTERS, head } => self.letters_loaded(head),
+            Event::Loaded { head, .. } => self.loaded(head),
+            Event::Opened { sink: LETTERS } => self.letters.opened = self.letters.shape,
+            Event::Opened { .. } => self.opened = self.shape,
             Event::Bounds { partition, bounds } => self.bounds(partition, bounds),
             Event::Named(id) => self.named(id),
             Event::Started => self.started(),
-            Event::Sealed(id) => self.sealed(id),
+            Event::Sealed { id, dead } => self.sealed(id, &dead),
             Event::Put(outcome) => self.put(outcome),
             Event::Found(version) => self.found(version),
             Event::Announced => self.work = Work::Settle,
-            Event::Tended => self.tending = false,
+            Event::Tended { sink } => drop(self.tending.remove(&sink)),
             Event::Released(partitions) => self.released(&partitions),
             Event::Discarded => self.discarded(),
         }
@@ -255,7 +275,8 @@ impl Core {
     /// What is held was made for a shape that is no more: it can't be committed, nor can the stage be
     /// opened for the new one. Any load may show it, that of a commit of frontiers alone as well.
     fn mind_the_shape(&mut self) {
-        if self.work == Work::Settle && self.opened.is_some() && self.opened != self.shape && self.holds() {
+        let reshaped = self.opened.is_some() && self.opened != self.shape || self.letters.is_reshaped();
+        if self.work == Work::Settle && reshaped && self.holds() {
             self.restart(Why::Reshaped);
         }
     }
@@ -294,10 +315,11 @@ impl Core {
     }
 
     fn lost(&mut self, partitions: &BTreeSet<PartitionId>) {
-        let in_flight = match &self.work {
+        let mut in_flight = match &self.work {
             Work::Commit(commit) => commit.partitions(),
             _ => BTreeSet::new(),
         };
+        in_flight.extend(self.letters.next.iter().flat_map(Commit::partitions));
         let mut lost_with_data = None;
         for &partition in partitions {
             let held = self.forget(partition).is_some_and(|p| p.is_held());
@@ -320,6 +342,7 @@ impl Core {
     fn forget(&mut self, partition: PartitionId) -> Option<Partition> {
         self.losing.remove(&partition);
         self.known.remove(&partition);
+        self.letters.forget(partition);
         if let Work::Announce(frontier) = &mut self.work {
             frontier.remove(&partition);
         }
@@ -331,6 +354,8 @@ impl Core {
         assert!(partition.place == Place::Open, "P8: partition {id} is not being read");
         assert!(from == partition.taken, "P2: partition {id} stands at {}, records begin at {from}", partition.taken);
         assert!(to >= from, "P2: records of partition {id} run from {from} back to {to}");
+        let below = partition.mail.owed.is_none_or(|owed| to <= owed.until);
+        assert!(below, "P1: records of partition {id} up to {to} are taken for their dead letters alone");
         partition.taken = to;
     }
 
@@ -380,6 +405,7 @@ impl Core {
     fn discarded(&mut self) {
         self.partitions.values_mut().for_each(|p| *p = Partition::gained());
         (self.work, self.due) = (Work::Settle, false);
+        self.letters.discard();
     }
 
     fn loaded(&mut self, head: Head) {
@@ -406,6 +432,7 @@ impl Core {
             let stored = head.frontier.get(&id).copied();
             let breach = head.breach.as_ref().and_then(|breach| breach.of(id));
             let known = self.known.get(&id).copied();
+            partition.mail.made = head.dead.get(&id).copied();
             decision = decision.and(self.policies.settle(id, partition, Said { stored, known, breach }));
             if stored > known {
                 self.known.extend(stored.map(|stored| (id, stored)));

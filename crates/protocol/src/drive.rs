@@ -4,6 +4,7 @@
 //! with the group's word still heard, so that partitions can come and go during an outage; then the
 //! core is asked again, which may want something else by then. Nothing is tried again blindly.
 
+mod limits;
 mod retry;
 pub mod step;
 mod stopped;
@@ -16,59 +17,18 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::time::Duration;
 
+pub use limits::{Limits, Progress};
 pub use stopped::Stopped;
 pub use watch::{Due, Port, Watch};
 
-use crate::core::{Action, Core, Ending, Event, Outcome};
+use crate::core::{Action, Core, Ending, Event, LETTERS, Outcome};
 use crate::ports::{Bounds, Input, InputLog, OutputLog, Permit, Point, Put, Stage, Stopping, World};
-use crate::position::{CommitId, PartitionId, TableVersion};
+use crate::position::{CommitId, Frontier, PartitionId, SinkId, TableVersion};
+use limits::{
+    FIRST_RACE_MS, FIRST_RETRY_MS, Held, LONGEST_RACE_MS, LONGEST_RETRY_MS, MOST_UNHEARD, TICK, longest_retry_ms,
+};
 use retry::Backoff;
 use stopped::{Trouble, trouble};
-
-/// When to commit, and how long to go on trying.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Longest wait of a record before it is committed.
-    pub latency_ms: u64,
-    /// At least so many messages lie between two looks at sizes; at most so many are taken in at once. At least 1.
-    pub batch_messages: usize,
-    /// Bytes of values that make a commit due.
-    pub file_bytes: usize,
-    /// After a wish to stop gracefully: how long to go on trying to commit what is held.
-    pub grace_ms: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { latency_ms: 300_000, batch_messages: 5_000, file_bytes: 134_217_728, grace_ms: 25_000 }
-    }
-}
-
-/// What one step of the loop came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Progress {
-    /// Something was done.
-    Went,
-    /// The input had nothing to say.
-    Idle,
-    /// All is done.
-    Ended(Ending),
-}
-
-/// A wish to stop is noticed within this time.
-const TICK: Duration = Duration::from_millis(100);
-/// Retries of what fails.
-const FIRST_RETRY_MS: u64 = 200;
-const LONGEST_RETRY_MS: u64 = 30_000;
-/// While stopping, retries come sooner.
-const LONGEST_RETRY_STOPPING_MS: u64 = 2_000;
-/// Retries of a commit that somebody else was faster than.
-const FIRST_RACE_MS: u64 = 5;
-const LONGEST_RACE_MS: u64 = 1_000;
-
-/// What the input may say about records while it is asked about its group alone.
-const MOST_UNHEARD: usize = 256;
 
 /// Runs until all is done, or somebody has to look.
 ///
@@ -90,12 +50,7 @@ where
     W: World,
     V: Watch,
 {
-    let mut drive = Drive::new(core, input, stage, output, world, watch, limits);
-    loop {
-        if let Progress::Ended(ending) = drive.step()? {
-            return Ok(ending);
-        }
-    }
+    Drive::new(core, input, stage, output, world, watch, limits).run()
 }
 
 /// One process of the pipeline: the core and what it talks to.
@@ -104,11 +59,15 @@ pub struct Drive<I, S, O: OutputLog, W, V> {
     input: I,
     stage: S,
     output: O,
+    /// The table of dead letters.
+    letters: Option<O>,
     world: W,
     watch: V,
     limits: Limits,
     /// What is sealed and not committed.
     batch: Option<O::Batch>,
+    /// The same, of dead letters.
+    letters_batch: Option<O::Batch>,
     /// The last permit tried.
     permit: Option<Permit>,
     held: Held,
@@ -121,16 +80,6 @@ pub struct Drive<I, S, O: OutputLog, W, V> {
     last_error: Option<String>,
     stopping: Stopping,
     stopping_since_ms: u64,
-}
-
-/// What was taken in since the last seal.
-#[derive(Clone, Copy, Debug, Default)]
-struct Held {
-    messages: usize,
-    value_bytes: usize,
-    /// Messages at the last look at sizes.
-    looked_at: usize,
-    since_ms: Option<u64>,
 }
 
 impl<I, S, O, W, V> Drive<I, S, O, W, V>
@@ -149,10 +98,12 @@ where
             input,
             stage,
             output,
+            letters: None,
             world,
             watch,
             limits,
             batch: None,
+            letters_batch: None,
             permit: None,
             held: Held::default(),
             due_for: None,
@@ -163,6 +114,24 @@ where
             last_error: None,
             stopping: Stopping::No,
             stopping_since_ms: 0,
+        }
+    }
+
+    /// The same with a table of dead letters, for a core whose policies say that there is one.
+    #[must_use]
+    pub fn with_letters(self, letters: O) -> Self {
+        Self { letters: Some(letters), ..self }
+    }
+
+    /// Runs until all is done, or somebody has to look.
+    ///
+    /// # Errors
+    /// See [`Stopped`].
+    pub fn run(mut self) -> Result<Ending, Stopped> {
+        loop {
+            if let Progress::Ended(ending) = self.step()? {
+                return Ok(ending);
+            }
         }
     }
 
@@ -225,17 +194,13 @@ where
             }
             Action::Stop(reason) => return Err(Trouble::Stops(reason.into())),
             Action::Put(permit) => return self.put(permit),
-            Action::Load { partitions, .. } => {
-                Event::Loaded(self.output.load(&partitions).map_err(trouble(Port::Output, "read the table's log"))?)
+            Action::Load { sink, partitions } => {
+                let doing = if sink == LETTERS { "read the dead-letter table's log" } else { "read the table's log" };
+                let head = self.sink(sink).load(&partitions).map_err(trouble(Port::of(sink), doing))?;
+                Event::Loaded { sink, head }
             }
-            Action::Find { commit, from, .. } => return self.find(commit, from),
-            Action::Open { .. } => {
-                assert!(!self.core.is_holding(), "P1: the stage is opened while it holds records");
-                self.stage.discard();
-                let layout = self.output.layout();
-                self.stage.open(&layout).map_err(trouble(Port::Stage, "prepare for the table's schema"))?;
-                Event::Opened
-            }
+            Action::Find { sink, commit, from } => return self.find(sink, commit, from),
+            Action::Open { sink } => self.open(sink)?,
             Action::Ask { partition } => {
                 let bounds =
                     self.input.bounds(partition).map_err(trouble(Port::Input, "ask for a partition's offsets"))?;
@@ -256,11 +221,11 @@ where
                 self.world.reach(Point::AfterAnnounce);
                 Event::Announced
             }
-            Action::Tend { .. } => {
+            Action::Tend { sink } => {
                 self.world.reach(Point::BeforeTend);
-                self.output.tend();
+                self.sink(sink).tend();
                 self.world.reach(Point::AfterTend);
-                Event::Tended
+                Event::Tended { sink }
             }
             Action::Release { partitions } => {
                 self.world.reach(Point::BeforeRelease);
@@ -281,23 +246,52 @@ where
         Ok(Progress::Went)
     }
 
+    fn sink(&mut self, sink: SinkId) -> &mut O {
+        match &mut self.letters {
+            Some(letters) if sink == LETTERS => letters,
+            _ => &mut self.output,
+        }
+    }
+
+    fn open(&mut self, sink: SinkId) -> Result<Event, Trouble> {
+        assert!(!self.core.is_holding(), "P1: the stage is opened while it holds records");
+        let layout = self.sink(sink).layout();
+        if sink == LETTERS {
+            let opened = self.stage.open_letters(&layout);
+            opened.map_err(trouble(Port::Stage, "prepare for the dead-letter table's schema"))?;
+        } else {
+            self.stage.discard();
+            self.stage.open(&layout).map_err(trouble(Port::Stage, "prepare for the table's schema"))?;
+        }
+        Ok(Event::Opened { sink })
+    }
+
     fn seal(&mut self) -> Result<Event, Trouble> {
         self.world.reach(Point::BeforeSeal);
-        let batch = self.stage.seal().map_err(trouble(Port::Stage, "write data files"))?;
-        self.batch = Some(batch);
+        if self.batch.is_none() {
+            self.batch = Some(self.stage.seal().map_err(trouble(Port::Stage, "write data files"))?);
+        }
+        let mut dead = Frontier::new();
+        if self.letters.is_some() {
+            let letters = self.stage.seal_letters().map_err(trouble(Port::Stage, "write files of dead letters"))?;
+            (self.letters_batch, dead) = (Some(letters.batch), letters.past);
+        }
         let Held { messages, value_bytes, .. } = std::mem::take(&mut self.held);
         self.watch.sealed(self.due_for.take().unwrap_or(Due::Leaving), messages as u64, value_bytes as u64);
         self.world.reach(Point::AfterSeal);
-        Ok(Event::Sealed(self.world.commit_id()))
+        Ok(Event::Sealed { id: self.world.commit_id(), dead })
     }
 
     /// Puts a version. After an error the core is told before we wait: the outcome is unknown, and
     /// partitions may be lost meanwhile.
     fn put(&mut self, permit: Permit) -> Result<Progress, Trouble> {
         self.world.reach(Point::BeforePut);
-        let put = self.output.put(&permit, self.batch.as_ref());
+        let (version, sink) = (permit.version(), permit.sink());
+        let put = match &mut self.letters {
+            Some(letters) if sink == LETTERS => letters.put(&permit, self.letters_batch.as_ref()),
+            _ => self.output.put(&permit, self.batch.as_ref()),
+        };
         self.world.reach(Point::AfterPut);
-        let version = permit.version();
         self.permit = Some(permit);
         match put {
             Ok(Put::Done) => {
@@ -310,7 +304,7 @@ where
                 let (_, wait) = self.races.failed(&mut self.world, u64::MAX);
                 self.listen(wait).map_err(Trouble::Stops)?;
             }
-            Err(error) => match trouble(Port::Output, "commit")(error) {
+            Err(error) => match trouble(Port::of(sink), "commit")(error) {
                 Trouble::Stops(stopped) => return Err(Trouble::Stops(stopped)),
                 Trouble::Heals { port, doing, source } => {
                     self.core.on(Event::Put(Outcome::Unknown));
@@ -322,8 +316,8 @@ where
         Ok(Progress::Went)
     }
 
-    fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Progress, Trouble> {
-        let found = self.output.find(commit, from).map_err(trouble(Port::Output, "look for our commit"))?;
+    fn find(&mut self, sink: SinkId, commit: CommitId, from: TableVersion) -> Result<Progress, Trouble> {
+        let found = self.sink(sink).find(commit, from).map_err(trouble(Port::of(sink), "look for our commit"))?;
         if let Some(version) = found {
             self.committed(version);
         }
@@ -332,16 +326,19 @@ where
     }
 
     fn committed(&mut self, version: TableVersion) {
-        if let Some(permit) = &self.permit {
-            self.watch.committed(version, permit);
+        if let Some(permit) = self.permit.take() {
+            self.watch.committed(version, &permit);
+            self.batch = None;
+            if permit.sink() == LETTERS || !self.core.has_letters_next() {
+                self.letters_batch = None;
+            }
         }
-        self.forget_batch();
         self.puts.reset();
         self.races.reset();
     }
 
     fn forget_batch(&mut self) {
-        (self.batch, self.permit) = (None, None);
+        (self.batch, self.letters_batch, self.permit) = (None, None, None);
     }
 
     fn read(&mut self) -> Result<Progress, Trouble> {
@@ -467,8 +464,4 @@ fn partition_of(said: &Input) -> Option<PartitionId> {
         Input::Reached { partition, .. } | Input::Gone { partition, .. } => Some(*partition),
         Input::Gained(_) | Input::Losing(_) | Input::Lost(_) => None,
     }
-}
-
-fn longest_retry_ms(stopping: Stopping) -> u64 {
-    if stopping == Stopping::No { u64::MAX } else { LONGEST_RETRY_STOPPING_MS }
 }

@@ -4,14 +4,16 @@
 //! decoding, encoding) runs behind a port. See docs/decisions for why.
 
 mod step;
+mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::time::Duration;
 
 pub use step::{Checkpoint, CheckpointStore, Circuit, Restored};
+pub use world::{Point, Stopping, World};
 
-use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, TableVersion};
+use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, Stretch, TableVersion};
 use crate::records::Records;
 
 /// What control flow may ask of an error: try again, or stop for a person?
@@ -207,6 +209,45 @@ pub trait Stage {
 
     /// Forgets everything held.
     fn discard(&mut self);
+
+    /// Makes itself ready for the table of dead letters: from now on bad records are set aside as rows of it.
+    /// Nothing is held when it is called.
+    ///
+    /// # Errors
+    /// The layout is one that we can't write for.
+    ///
+    /// # Panics
+    /// In a stage that makes no dead letters, as the other two.
+    fn open_letters(&mut self, layout: &Self::Layout) -> Result<(), Self::Error> {
+        let _ = layout;
+        panic!("P7: dead letters of a stage that makes none");
+    }
+
+    /// Takes records in whose rows are committed already, for their dead letters alone.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    fn push_for_letters(&mut self, records: Records) -> Result<Option<Records>, Self::Error> {
+        let _ = records;
+        panic!("P7: dead letters of a stage that makes none");
+    }
+
+    /// Closes the dead letters of what `seal` closed last, and of what was pushed for them, into a batch of their own.
+    ///
+    /// # Errors
+    /// All of them are still held: retry, or discard.
+    fn seal_letters(&mut self) -> Result<Letters<Self::Batch>, Self::Error> {
+        panic!("P7: dead letters of a stage that makes none");
+    }
+}
+
+/// Dead letters, sealed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Letters<B> {
+    /// What the commit takes.
+    pub batch: B,
+    /// By partition the position after the last one; a partition without any is absent.
+    pub past: Frontier,
 }
 
 /// What a sink's newest version says.
@@ -220,6 +261,9 @@ pub struct Head {
     pub shape: Shape,
     /// Not the log we, or the last process with our name, left: how so.
     pub breach: Option<Breach>,
+    /// By partition asked for the newest span that made dead letters for the table of them that is written beside this
+    /// sink, up to the last one. Empty where there is none.
+    pub dead: BTreeMap<PartitionId, Stretch>,
 }
 
 /// P9: output is gone, or the sink's frontier is about another input.
@@ -308,6 +352,7 @@ pub struct Permit {
     pub(crate) shape: Shape,
     pub(crate) advances: BTreeMap<PartitionId, Advance>,
     pub(crate) gaps: Vec<Gap>,
+    pub(crate) dead: Frontier,
 }
 
 impl Permit {
@@ -345,6 +390,13 @@ impl Permit {
     #[must_use]
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
+    }
+
+    /// P7: the partitions whose dead letters follow in a commit of their own, with the position after the last one.
+    /// The commit says so, for [`Head::dead`].
+    #[must_use]
+    pub fn dead(&self) -> &Frontier {
+        &self.dead
     }
 }
 
@@ -409,78 +461,4 @@ pub trait OutputLog {
     /// one. Best effort: what fails is logged and counted by the log itself, and tried again another
     /// time.
     fn tend(&mut self);
-}
-
-/// Has somebody asked us to end?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stopping {
-    /// No.
-    No,
-    /// Commit what is held, leave, end.
-    Gracefully,
-    /// End at once; what is held is read again by the next owner.
-    AtOnce,
-}
-
-/// A place in the loop just before or after something durable, where a test may end the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Point {
-    /// A beginning is known, nothing is read yet.
-    BeforeStart,
-    /// Records are held in memory alone.
-    BeforeSeal,
-    /// Data files are in the store, no commit names them.
-    AfterSeal,
-    /// The compare went well.
-    BeforePut,
-    /// The put ended, and nobody knows how.
-    AfterPut,
-    /// The commit is there, lag tools do not know.
-    BeforeAnnounce,
-    /// They know.
-    AfterAnnounce,
-    /// Before housekeeping.
-    BeforeTend,
-    /// After it.
-    AfterTend,
-    /// What is asked back is committed, and still ours.
-    BeforeRelease,
-    /// It is not ours any more.
-    AfterRelease,
-    /// The circuit has taken a step, no sink knows.
-    AfterStep,
-    /// The circuit's state is to be saved.
-    BeforePrepare,
-    /// That is under way.
-    AfterPrepare,
-    /// It is saved, no manifest names it.
-    AfterFinish,
-    /// The manifest was put, and nobody knows how that ended.
-    AfterSave,
-    /// Older checkpoints are to be removed.
-    BeforeRemove,
-    /// They are.
-    AfterRemove,
-    /// Input that nobody needs is to be deleted.
-    BeforeTrim,
-    /// It is.
-    AfterTrim,
-}
-
-/// Time, chance and the user's wish to stop: all that the loop may know of the world outside.
-pub trait World {
-    /// Milliseconds of a clock that never runs backwards.
-    fn now_ms(&mut self) -> u64;
-    /// A name that nobody used before.
-    fn commit_id(&mut self) -> CommitId;
-    /// Sleeps; returns early when asked to stop.
-    fn pause(&mut self, wait: Duration);
-    /// A number below `bound`, for jitter.
-    fn below(&mut self, bound: u64) -> u64;
-    /// Whether we are asked to end.
-    fn stopping(&mut self) -> Stopping;
-    /// The loop is at `point`. Does nothing, but for tests.
-    fn reach(&mut self, point: Point) {
-        let _ = point;
-    }
 }

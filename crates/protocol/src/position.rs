@@ -155,5 +155,14 @@ impl fmt::Display for CheckpointNumber {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape(pub u64);
 
+/// Offsets of one partition: from here, up to but not including there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stretch {
+    /// The first one.
+    pub from: Offset,
+    /// The one after the last.
+    pub to: Offset,
+}
+
 /// An offset for each partition that has one.
 pub type Frontier = BTreeMap<PartitionId, Offset>;

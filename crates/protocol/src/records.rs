@@ -33,8 +33,11 @@ pub struct Entry {
 
 const NULL: u32 = u32::MAX;
 
-/// Consecutive records of one partition, their values in one arena that is recycled; their keys as well, where the
-/// input was asked for them.
+/// A header of a record: its name, and its value where it has one.
+pub type Header<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// Consecutive records of one partition, their values in one arena that is recycled; their keys and headers as well,
+/// where the input was asked for them.
 ///
 /// Covers `[from, to)`: `from` is where the last `Records` of the partition ended, and offsets
 /// inside it without an entry are holes that the log itself made (compaction, control records).
@@ -45,6 +48,10 @@ pub struct Records {
     to: Offset,
     entries: Vec<Entry>,
     bytes: Vec<u8>,
+    /// Headers, each as length and bytes of its name, then of its value.
+    headers: Vec<u8>,
+    /// By record where its headers end; records beyond have none.
+    header_ends: Vec<u32>,
 }
 
 /// Zeroed bytes kept after the last value, so that vector loads may run past its end.
@@ -54,7 +61,8 @@ impl Records {
     /// Empty, covering `[at, at)`.
     #[must_use]
     pub fn new(partition: PartitionId, at: Offset) -> Self {
-        Self { partition, from: at, to: at, entries: Vec::new(), bytes: Vec::new() }
+        let (entries, bytes, headers, header_ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { partition, from: at, to: at, entries, bytes, headers, header_ends }
     }
 
     /// As [`Records::new`], with room for so many records and bytes of values before it grows.
@@ -73,6 +81,8 @@ impl Records {
         (self.from, self.to) = (at, at);
         self.entries.clear();
         self.bytes.clear();
+        self.headers.clear();
+        self.header_ends.clear();
     }
 
     /// Appends a record without its key; `value` is `None` for a tombstone.
@@ -105,6 +115,28 @@ impl Records {
         self.to = Offset::after(offset).expect("offsets are not negative");
     }
 
+    /// Adds a header to the last record.
+    ///
+    /// # Panics
+    /// Without a record. When the headers would pass 4 GiB.
+    pub fn push_header(&mut self, name: &[u8], value: Option<&[u8]>) {
+        let last = self.entries.len().checked_sub(1).expect("a header is of a record");
+        let start = self.header_ends.last().copied().unwrap_or(0);
+        self.header_ends.resize(last.max(self.header_ends.len()), start);
+        let mut put = |part: Option<&[u8]>| {
+            let length = part.map_or(NULL, |part| u32::try_from(part.len()).expect("a header below 4 GiB"));
+            self.headers.extend_from_slice(&length.to_le_bytes());
+            self.headers.extend_from_slice(part.unwrap_or_default());
+        };
+        put(Some(name));
+        put(value);
+        let end = u32::try_from(self.headers.len()).expect("headers below 4 GiB");
+        match self.header_ends.get_mut(last) {
+            Some(known) => *known = end,
+            None => self.header_ends.push(end),
+        }
+    }
+
     /// The length of what is now at the arena's end, or [`NULL`].
     #[inline]
     fn append(&mut self, part: Option<&[u8]>) -> u32 {
@@ -128,6 +160,8 @@ impl Records {
             self.bytes.truncate(first_cut.start as usize - first_cut.key_bytes());
         }
         self.entries.truncate(keep);
+        self.header_ends.truncate(keep);
+        self.headers.truncate(self.header_ends.last().copied().unwrap_or(0) as usize);
         self.to = end.max(self.from);
         self.pad();
     }
@@ -175,16 +209,16 @@ impl Records {
         self.entries.is_empty()
     }
 
-    /// Sum of the lengths of all values, and of the keys that are kept.
+    /// Sum of the lengths of all values, and of the keys and headers that are kept.
     #[must_use]
     pub fn value_bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.headers.len()
     }
 
     /// Memory held, used or not.
     #[must_use]
     pub fn capacity_bytes(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.bytes.capacity() + self.headers.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
     /// What the log says of each record, in offset order.
@@ -206,6 +240,29 @@ impl Records {
         let end = entry.start as usize;
         (entry.key_length != NULL).then(|| &self.bytes[end - entry.key_bytes()..end])
     }
+
+    /// The headers of the record at an index of [`entries`](Self::entries), in their order; none where they are not kept.
+    pub fn headers(&self, index: usize) -> impl Iterator<Item = Header<'_>> {
+        let end = |index: Option<usize>| index.and_then(|i| self.header_ends.get(i)).copied();
+        let from = end(index.checked_sub(1)).unwrap_or(0) as usize;
+        let mut rest = end(Some(index)).map_or(&[][..], |to| &self.headers[from..to as usize]);
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let name = take_part(&mut rest).unwrap_or_default();
+            Some((name, take_part(&mut rest)))
+        })
+    }
+}
+
+/// Cuts one part of a header off.
+fn take_part<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, more) = rest.split_first_chunk().expect("parts of headers are whole");
+    let length = u32::from_le_bytes(*length);
+    let (part, more) = more.split_at(if length == NULL { 0 } else { length as usize });
+    *rest = more;
+    (length != NULL).then_some(part)
 }
 
 impl Entry {
@@ -252,6 +309,33 @@ mod tests {
             assert_eq!((records.len(), records.value_bytes(), records.to()), (left, bytes, at(to)), "at {end}");
             assert!(records.entries().iter().all(|entry| entry.offset < end), "at {end}");
         }
+    }
+
+    #[test]
+    fn headers_are_their_records() {
+        let kept: [&[Header<'_>]; 5] =
+            [&[], &[(b"a", Some(b"1")), (b"a", None)], &[], &[(b"", Some(b""))], &[(b"b", Some(b"\xff\x00"))]];
+        let mut records = Records::new(PartitionId(0), at(0));
+        for (offset, headers) in (0..).zip(kept) {
+            records.push(offset, 0, TimestampType::CreateTime, Some(b"v"));
+            headers.iter().for_each(|(name, value)| records.push_header(name, *value));
+        }
+        let found = |records: &Records| -> Vec<Vec<(Vec<u8>, Option<Vec<u8>>)>> {
+            let owned = |(name, value): Header<'_>| (name.to_vec(), value.map(<[u8]>::to_vec));
+            (0..records.len()).map(|index| records.headers(index).map(owned).collect()).collect()
+        };
+        let expected = |left: usize| -> Vec<Vec<(Vec<u8>, Option<Vec<u8>>)>> {
+            let owned = |(name, value): &Header<'_>| (name.to_vec(), value.map(<[u8]>::to_vec));
+            kept[..left].iter().map(|headers| headers.iter().map(owned).collect()).collect()
+        };
+        for left in (0..=kept.len()).rev() {
+            records.truncate(at(i64::try_from(left).unwrap()));
+            assert_eq!(found(&records), expected(left));
+        }
+        assert_eq!(records.value_bytes(), 0, "nothing of what was cut off is left");
+        records.reset(PartitionId(1), at(7));
+        records.push(7, 0, TimestampType::CreateTime, None);
+        assert_eq!(found(&records), [vec![]], "an arena that was used before");
     }
 
     #[test]

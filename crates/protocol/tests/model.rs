@@ -30,6 +30,8 @@ const LATEST: &str = "latest";
 const EXPIRY: &str = "expiry, skipped";
 const REWIND: &str = "a frontier set back, replayed";
 const RESTORE: &str = "a restore, replayed";
+const LETTERS: &str = "dead letters, owners that come and go";
+const LOSS: &str = "dead letters whose records expire, skipped";
 
 /// Two processes, two partitions, and every fault that a healthy table and topic can meet.
 fn scenes() -> Vec<Scene> {
@@ -140,10 +142,59 @@ fn rare_scenes() -> Vec<Scene> {
     ]
 }
 
+/// A table of dead letters beside the other one: every second record is bad.
+fn letter_scenes() -> Vec<Scene> {
+    let policies = Policies { dead_letters: true, ..Policies::default() };
+    let base = Scene { records: [3, 0], exact: true, policies: policies.clone(), ..Scene::default() };
+    let expires = Budget { crashes: 1, fates: 1, expiries: 2, ..Budget::default() };
+    vec![
+        Scene {
+            name: LETTERS,
+            budget: Budget { crashes: 1, fates: 1, evictions: 1, ..Budget::default() },
+            total: 2,
+            ..base.clone()
+        },
+        Scene {
+            name: "dead letters, handed over",
+            budget: Budget { crashes: 1, fates: 1, handovers: 1, stops: 1, ..Budget::default() },
+            total: 2,
+            ..base.clone()
+        },
+        Scene {
+            name: "dead letters, crashes again and again",
+            budget: Budget { crashes: 3, fates: 1, ..Budget::default() },
+            total: 3,
+            ..base.clone()
+        },
+        Scene {
+            name: "dead letters of two partitions",
+            records: [1, 1],
+            budget: Budget { crashes: 1, fates: 1, evictions: 1, ..Budget::default() },
+            total: 1,
+            ..base.clone()
+        },
+        Scene {
+            name: "dead letters, new shapes of both tables",
+            budget: Budget { crashes: 1, fates: 1, foreign: 1, reshapes: 2, ..Budget::default() },
+            total: 2,
+            ..base.clone()
+        },
+        Scene {
+            name: LOSS,
+            exact: false,
+            policies: Policies { on_gap: OnGap::Skip, ..policies },
+            budget: expires.clone(),
+            total: 3,
+            ..base.clone()
+        },
+        Scene { name: "dead letters whose records expire, stopped at", budget: expires, total: 3, stops: true, ..base },
+    ]
+}
+
 #[test]
 fn every_interleaving_keeps_the_promises() {
     let mut states = 0;
-    for scene in scenes().iter().chain(&rare_scenes()) {
+    for scene in scenes().iter().chain(&rare_scenes()).chain(&letter_scenes()) {
         let Explored { states: these, moves, depth } =
             explore(scene.name, World::new(scene, None)).unwrap_or_else(|history| panic!("{}: {history}", scene.name));
         println!("{:>9} states {moves:>9} moves, {depth:>3} deep: {}", these, scene.name);
@@ -155,7 +206,7 @@ fn every_interleaving_keeps_the_promises() {
 
 /// Each fault of the core, the scene that shows it, and the promise that it breaks.
 #[rustfmt::skip] // columns
-const BREAKS: [(Break, &str, &str); 22] = [
+const BREAKS: [(Break, &str, &str); 29] = [
     (Break::SkipCompare,     OWNERS,   "P1"),
     (Break::CompareAtLeast,  OWNERS,   "P1"),
     (Break::BlindRetry,      OWNERS,   "P1"),
@@ -178,12 +229,19 @@ const BREAKS: [(Break, &str, &str); 22] = [
     (Break::EndEarly,        STOP,     "P8"),
     (Break::IgnoreRewind,    REWIND,   "P9"),
     (Break::IgnoreBreach,    RESTORE,  "P9"),
+    (Break::LettersFirst,    LETTERS,  "P7"),
+    (Break::LettersNever,    LETTERS,  "P7"),
+    (Break::LettersUncompared, LETTERS, "P1"),
+    (Break::NoMark,          LETTERS,  "P7"),
+    (Break::LeaveOwed,       LETTERS,  "P7"),
+    (Break::ReadPastOwed,    LETTERS,  "P7"),
+    (Break::SilentLoss,      LOSS,     "P9"),
 ];
 
 #[test]
 fn broken_cores_are_caught() {
     assert_eq!(BREAKS.map(|(fault, ..)| fault), Break::ALL, "every fault has its promise");
-    let scenes: Vec<Scene> = scenes().into_iter().chain(rare_scenes()).collect();
+    let scenes: Vec<Scene> = scenes().into_iter().chain(rare_scenes()).chain(letter_scenes()).collect();
     for (fault, scene, promise) in BREAKS {
         let scene = scenes.iter().find(|known| known.name == scene).expect("a scene of that name");
         let Err(how) = explore(scene.name, World::new(scene, Some(fault))) else {

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use lakeward_protocol::core::{Core, OnGap, OnRestore, Policies, Why};
+use lakeward_protocol::core::{Core, LETTERS, OnGap, OnRestore, Policies, Why};
 use lakeward_protocol::drive::{Drive, Due, Limits, Port, Progress, Watch};
 use lakeward_protocol::memory::{Clock, Handover, MemoryInput, MemoryWorld, Topic};
 use lakeward_protocol::ports::{Exit, Permit, Stopping};
@@ -205,7 +205,8 @@ impl<S: Site> Simulation<'_, S> {
     }
 
     fn policies(&self) -> Policies {
-        Policies { on_gap: OnGap::Skip, on_restore: OnRestore::Replay, ..Policies::default() }
+        let dead_letters = self.site.open_letters(&self.chaos).is_some();
+        Policies { on_gap: OnGap::Skip, on_restore: OnRestore::Replay, dead_letters, ..Policies::default() }
     }
 
     fn begin_process(&mut self) {
@@ -218,9 +219,13 @@ impl<S: Site> Simulation<'_, S> {
         let (stage, output) = self.site.open(&self.chaos);
         let input = self.topic.join();
         let member = input.member();
-        let ear = Ear { name, chaos: self.chaos.clone() };
+        let ear = Ear { name, chaos: self.chaos.clone(), dead: BTreeSet::new() };
         let core = Core::new(self.policies());
         let process = Drive::new(core, input, stage, output, world.clone(), ear, self.limits.clone());
+        let process = match self.site.open_letters(&self.chaos) {
+            Some(letters) => process.with_letters(letters),
+            None => process,
+        };
         self.chaos.note("begin process", &name.to_string());
         self.slots.push(Slot { name, member, process, world, frozen: 0 });
     }
@@ -331,7 +336,8 @@ impl<S: Site> Simulation<'_, S> {
         if self.slots.is_empty() {
             self.begin_process();
         }
-        self.slots.iter().all(|slot| !slot.process.core().is_holding()) && self.site.frontier() == self.ends()
+        let idle = self.slots.iter().all(|slot| !slot.process.core().is_holding());
+        idle && self.site.frontier() == self.ends() && self.site.letters().len() >= self.bad_records().len()
     }
 
     /// What holds at every moment.
@@ -345,9 +351,22 @@ impl<S: Site> Simulation<'_, S> {
         Ok(())
     }
 
+    /// The places that dead letters are to have.
+    fn bad_records(&self) -> BTreeSet<(PartitionId, Offset)> {
+        if self.site.open_letters(&self.chaos).is_none() {
+            return BTreeSet::new();
+        }
+        let records = |p| self.topic.records(p).into_iter().filter(|(_, v)| v == b"bad").map(move |(at, _)| (p, at));
+        (0..self.plan.partitions).map(PartitionId).flat_map(records).collect()
+    }
+
     /// Everything is in the table once, and the table proves it.
     fn reckon(&self) -> Result<(), String> {
         self.site.verify(&self.topic)?;
+        let (letters, bad) = (self.site.letters(), self.bad_records());
+        if letters.len() != bad.len() || letters.iter().copied().collect::<BTreeSet<_>>() != bad {
+            return Err(format!("P1: dead letters {letters:?} of the bad records {bad:?}"));
+        }
         let rows = self.site.rows();
         let once: BTreeSet<_> = rows.iter().copied().collect();
         let mut expected = BTreeSet::new();
@@ -371,6 +390,8 @@ impl<S: Site> Simulation<'_, S> {
 struct Ear {
     name: u64,
     chaos: Chaos,
+    /// Partitions whose dead letters follow the last commit.
+    dead: BTreeSet<PartitionId>,
 }
 
 impl Ear {
@@ -406,7 +427,14 @@ impl Watch for Ear {
 
     fn committed(&mut self, version: TableVersion, permit: &Permit) {
         let gap = if permit.gaps().is_empty() { "" } else { " with a gap" };
-        self.note(&format!("committed{gap}"), &format!("{version} {:?}", permit.advances()));
+        let letters = if permit.sink() == LETTERS { "letters " } else { "" };
+        // A letter's span that no commit of rows by us came before was owed.
+        let new = std::mem::take(&mut self.dead);
+        if permit.sink() == LETTERS && permit.advances().keys().any(|p| !new.contains(p)) {
+            self.note("read again for letters", &format!("{:?}", permit.advances()));
+        }
+        self.dead.extend(permit.dead().keys());
+        self.note(&format!("{letters}committed{gap}"), &format!("{version} {:?}", permit.advances()));
     }
 
     fn raced(&mut self, version: TableVersion) {

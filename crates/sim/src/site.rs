@@ -20,6 +20,17 @@ pub trait Site {
     /// One process's stage and hold on the table, under the chaos.
     fn open(&self, chaos: &Chaos) -> (Self::Stage, Self::Output);
 
+    /// One process's hold on the table of dead letters, where this site has one.
+    fn open_letters(&self, chaos: &Chaos) -> Option<Self::Output> {
+        let _ = chaos;
+        None
+    }
+
+    /// The place of each dead letter that a reader sees.
+    fn letters(&self) -> Vec<(PartitionId, Offset)> {
+        Vec::new()
+    }
+
     /// Another application puts a version.
     fn foreign_append(&self);
 
@@ -57,6 +68,15 @@ pub trait Site {
 #[derive(Clone, Default)]
 pub struct MemorySite {
     table: Table,
+    letters: Option<Table>,
+}
+
+impl MemorySite {
+    /// One with a table of dead letters beside it.
+    #[must_use]
+    pub fn with_letters() -> Self {
+        Self { letters: Some(Table::new()), ..Self::default() }
+    }
 }
 
 impl Site for MemorySite {
@@ -71,12 +91,22 @@ impl Site for MemorySite {
         (stage, self.table.open(1).fated(move |operation| fates.fate(operation)))
     }
 
+    fn open_letters(&self, chaos: &Chaos) -> Option<MemoryOutput> {
+        let fates = chaos.clone();
+        Some(self.letters.as_ref()?.open(1).fated(move |operation| fates.fate(operation)))
+    }
+
+    fn letters(&self) -> Vec<(PartitionId, Offset)> {
+        self.letters.iter().flat_map(Table::rows).map(|row| (row.0, row.1)).collect()
+    }
+
     fn foreign_append(&self) {
         self.table.foreign_append();
+        self.letters.iter().for_each(Table::foreign_append);
     }
 
     fn foreign_reshape(&self) {
-        self.table.foreign_reshape();
+        self.letters.as_ref().unwrap_or(&self.table).foreign_reshape();
     }
 
     fn foreign_restore(&self, to: TableVersion) -> bool {
@@ -85,7 +115,7 @@ impl Site for MemorySite {
     }
 
     fn deliver_late(&self) -> bool {
-        self.table.deliver_late()
+        self.table.deliver_late() | self.letters.as_ref().is_some_and(Table::deliver_late)
     }
 
     fn version(&self) -> TableVersion {
@@ -101,6 +131,7 @@ impl Site for MemorySite {
     }
 
     fn verify(&self, topic: &Topic) -> Result<(), String> {
+        self.letters.as_ref().map_or(Ok(()), |letters| letters.verify_letters(topic))?;
         self.table.verify(topic)
     }
 }

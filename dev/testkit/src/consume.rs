@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::Message as _;
+use rdkafka::message::{Header, Headers, Message as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::admin::{PATIENCE, Topic};
@@ -37,7 +37,10 @@ impl Topic {
                     let (key, value) = (read.key().map(<[u8]>::to_vec), read.payload().map(<[u8]>::to_vec));
                     let timestamp_ms = read.timestamp().to_millis();
                     let partition = Some(read.partition());
-                    messages.push((sent, Message { partition, key, value, timestamp_ms, ..Message::default() }));
+                    let header =
+                        |header: Header<'_, &[u8]>| (header.key.to_owned(), header.value.unwrap_or_default().to_vec());
+                    let headers = read.headers().map_or_else(Vec::new, |all| all.iter().map(header).collect());
+                    messages.push((sent, Message { partition, key, value, timestamp_ms, headers }));
                 }
             }
         }

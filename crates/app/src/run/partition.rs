@@ -249,6 +249,7 @@ impl Run<'_> {
             topic: kafka.topic.reveal().to_owned(),
             transforms: Transforms::default(),
             view: Some(Over { view: chain.view.clone(), source: chain.source }),
+            letters: None,
             writer,
             stop_at_bad: source.on_bad_record == OnFault::Stop,
             workers: self.workers,
@@ -271,6 +272,7 @@ impl Run<'_> {
             beginning: Beginning::Earliest,
             seek: Frontier::new(),
             ends: self.ends.as_ref().map(|ends| ends[source].clone()),
+            dead_letters: false,
         }
     }
 

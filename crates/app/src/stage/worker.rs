@@ -14,6 +14,7 @@ use lakeward_delta::{DataFile, FileSpan, Layout, Tally};
 use lakeward_protocol::position::PartitionId;
 use lakeward_protocol::records::Records;
 
+use super::letters::{LetterBench, LetterPart};
 use super::sifted::{covered, whole_messages};
 use super::{Held, Over, StageError, StageOptions};
 use crate::badlog::BadLog;
@@ -28,6 +29,9 @@ pub(super) enum Command {
     Take(Records),
     Seal(Sender<Result<Part, StageError>>),
     Discard(Sender<Result<(), StageError>>),
+    OpenLetters(Layout, Sender<Result<(), StageError>>),
+    TakeForLetters(Records),
+    SealLetters(Sender<Result<LetterPart, StageError>>),
 }
 
 /// What one worker has sealed.
@@ -53,6 +57,7 @@ struct Bench {
 pub(super) struct Worker {
     options: StageOptions,
     bench: Option<Bench>,
+    letters: Option<LetterBench>,
     tally: BTreeMap<PartitionId, Tally>,
     /// What we added to `held` for the writer.
     counted_bytes: usize,
@@ -79,6 +84,7 @@ impl Worker {
         Self {
             options,
             bench: None,
+            letters: None,
             tally: BTreeMap::new(),
             counted_bytes: 0,
             held,
@@ -109,7 +115,10 @@ impl Worker {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Open(layout, answer) => drop(answer.send(self.open(&layout))),
-            Command::Take(records) => self.take(records),
+            Command::Take(records) => self.take(records, false),
+            Command::TakeForLetters(records) => self.take(records, true),
+            Command::OpenLetters(layout, answer) => drop(answer.send(self.open_letters(&layout))),
+            Command::SealLetters(answer) => drop(answer.send(self.seal_letters())),
             Command::Seal(answer) => drop(answer.send(self.seal())),
             Command::Discard(answer) => {
                 self.discard();
@@ -129,9 +138,21 @@ impl Worker {
         Ok(())
     }
 
-    fn take(&mut self, records: Records) {
+    fn open_letters(&mut self, layout: &Layout) -> Result<(), StageError> {
+        let options = self.options.letters.as_ref().expect("P7: a stage with a table of dead letters");
+        let writer = self.options.writer.clone();
+        self.letters = Some(LetterBench::new(options, &self.options.topic, layout, writer)?);
+        self.count();
+        Ok(())
+    }
+
+    /// `again`: their rows are committed already.
+    fn take(&mut self, records: Records, again: bool) {
+        let processed = |worker: &mut Self| {
+            if again { worker.process_again(&records) } else { worker.process(&records) }
+        };
         if !self.broken
-            && let Err(error) = self.process(&records)
+            && let Err(error) = processed(self)
         {
             self.broken = true;
             self.fault.lock().expect("no holder of this lock panics").get_or_insert(error);
@@ -174,6 +195,9 @@ impl Worker {
         if let Some(error) = self.bad_records(records, &bad) {
             return Err(error);
         }
+        if let Some(letters) = &mut self.letters {
+            letters.add(records, &bad)?;
+        }
         let (from, to) = covered(records, next, decoded.next);
         let span = FileSpan { partition: records.partition(), from, to, rows: tally.rows };
         let bench = self.bench.as_mut().expect("still there");
@@ -181,6 +205,24 @@ impl Worker {
         bench.decoder.recycle(batch);
         *self.tally.entry(records.partition()).or_default() += tally;
         Ok(decoded.next)
+    }
+
+    /// For the dead letters alone.
+    fn process_again(&mut self, records: &Records) -> Result<(), StageError> {
+        let bench = self.bench.as_mut().expect("the loop opens the stage before it pushes");
+        let letters = self.letters.as_mut().expect("P7: a stage with a table of dead letters");
+        let mut next = 0;
+        while next < records.len() {
+            let mut decoded = bench.decoder.try_decode(records, next)?;
+            let batch = RecordBatch::new_empty(Arc::clone(bench.decoder.schema()));
+            let batch = std::mem::replace(&mut decoded.batch, batch);
+            let (batch, unfit) = bench.writer.sift(batch)?;
+            let sifted = whole_messages(&decoded, batch, unfit);
+            letters.add(records, &sifted.bad)?;
+            bench.decoder.recycle(sifted.batch);
+            next = decoded.next;
+        }
+        Ok(())
     }
 
     /// The messages' rows are a view's source. Rows that the view can't be made of, or the table not have, are left
@@ -262,6 +304,15 @@ impl Worker {
         Ok(Part { files, tally: std::mem::take(&mut self.tally) })
     }
 
+    fn seal_letters(&mut self) -> Result<LetterPart, StageError> {
+        let part = match &mut self.letters {
+            Some(letters) if !self.broken => letters.deliver(&self.options.runtime)?,
+            _ => LetterPart::default(),
+        };
+        self.count();
+        Ok(part)
+    }
+
     /// Counts fields that no column took; names each once.
     fn unknown_fields(&mut self) {
         let Some(bench) = &mut self.bench else { return };
@@ -280,6 +331,9 @@ impl Worker {
         if let Some(bench) = &mut self.bench {
             bench.writer.discard();
         }
+        if let Some(letters) = &mut self.letters {
+            letters.discard();
+        }
         self.tally.clear();
         self.broken = false;
         self.count();
@@ -288,7 +342,8 @@ impl Worker {
     /// Gives back what is kept for reuse, once: a decoder keeps its columns, a writer its buffers, and the
     /// allocators what both let go.
     fn rest(&mut self) {
-        let holds = self.bench.as_ref().is_some_and(|bench| !bench.writer.is_empty());
+        let holds = self.bench.as_ref().is_some_and(|bench| !bench.writer.is_empty())
+            || self.letters.as_ref().is_some_and(|letters| !letters.is_empty());
         if self.rested || holds {
             return;
         }
@@ -300,6 +355,9 @@ impl Worker {
                 bench.decoder = fresh;
             }
         }
+        if let Some(letters) = &mut self.letters {
+            letters.rest();
+        }
         self.spare.take.try_iter().for_each(drop);
         self.count();
         footprint::give_back();
@@ -308,7 +366,8 @@ impl Worker {
 
     /// Brings our share of `held` up to date.
     fn count(&mut self) {
-        let now = self.bench.as_ref().map_or(0, |bench| bench.writer.held_bytes());
+        let now = self.bench.as_ref().map_or(0, |bench| bench.writer.held_bytes())
+            + self.letters.as_ref().map_or(0, LetterBench::held_bytes);
         self.held.add(now);
         self.held.sub(self.counted_bytes);
         self.counted_bytes = now;

@@ -8,14 +8,18 @@
 
 use std::collections::BTreeMap;
 
-use lakeward_delta::{Notes, Span, Version};
+use lakeward_delta::{Notes, Span, Version, is_mark};
 use serde::Serialize;
 
+use super::letters::Made;
 use super::rows::Rows;
 
 /// One partition's way into the table, by the `txn`'s app id.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Chain {
+    /// The app id that our commits name.
+    #[serde(skip)]
+    pub app_id: Option<String>,
     /// The topic that our commits name.
     pub topic: Option<String>,
     /// The topic's id as of the last commit.
@@ -91,6 +95,10 @@ pub struct Chains {
     pub version: u64,
     /// The rows of a view's table.
     pub rows: Rows,
+    /// Why breaks were let pass, as the commits have it.
+    pub accepted: Vec<String>,
+    /// What the commits say of the tables that their dead letters are in.
+    pub made: Made,
 }
 
 impl Chains {
@@ -99,6 +107,7 @@ impl Chains {
         self.version = version.version;
         if version.operation == "RESTORE" {
             self.restored(version);
+            self.made.restored = true;
         }
         if version.notes.is_none()
             && version.operation != "RESTORE"
@@ -110,9 +119,11 @@ impl Chains {
             );
             self.find(version.version, None, Kind::Note, text, 0, 0);
         }
-        for (txn, last) in &version.txns {
+        for (txn, last) in version.txns.iter().filter(|(txn, _)| !is_mark(txn)) {
             self.moved(version, txn, last + 1);
         }
+        let gaps = version.notes.iter().flat_map(|notes| &notes.gaps);
+        self.accepted.extend(gaps.map(|gap| gap.reason.clone()));
         for text in self.rows.follow(version) {
             self.find(version.version, None, Kind::Fault, text, 0, 0);
         }
@@ -153,11 +164,13 @@ impl Chains {
             let named = notes.sources.iter().find(|note| Some(&note.name) == source.as_ref());
             chain.topic = named.map(|note| note.topic.clone()).or_else(|| notes.topic.clone());
             chain.topic_id = named.map_or_else(|| notes.topic_id.clone(), |note| note.topic_id.clone());
+            chain.app_id = Some(notes.app_id.clone());
             chain.source = source;
             chain.holes += u64::try_from(span.to - span.from).unwrap_or(0).saturating_sub(span.records);
             if span.to > span.from {
                 chain.spans.push(span.clone());
             }
+            self.made.follow(version, notes, txn, &span);
         }
         chain.to = to;
         chain.commits += 1;

@@ -126,7 +126,7 @@ fn compare(chains: &mut Chains, brokers: &str, args: &VerifyArgs, loaded: &Loade
 fn text(way: &Way, sinks: &[Sink], common: Option<&Common>, prefix: &str) -> String {
     let mut out = String::new();
     for sink in sinks {
-        let said = if sink.is_topic { of_topic(sink) } else { super::text(&sink.place, &sink.chains) };
+        let said = if sink.is_topic { of_topic(sink) } else { super::text(&sink.place, &sink.chains, &[]) };
         out += &format!("sink {}: {said}", sink.name);
         out.push('\n');
     }
@@ -151,7 +151,7 @@ fn as_json(path: &str, sinks: &[Sink], common: Option<&Common>) -> Value {
         .iter()
         .enumerate()
         .map(|(at, sink)| {
-            let mut one = super::json(&sink.place, &sink.chains);
+            let mut one = super::json(&sink.place, &sink.chains, &[]);
             one["topic"] = json!(sink.is_topic);
             one["sink"] = json!(sink.name);
             one["common_version"] = json!(common.map(|common| common.versions[at]));

@@ -268,7 +268,7 @@ impl Job {
         let table = self.layout.table().to_owned();
         let failed = |source| EncodeError::Arrow { table: table.clone(), source };
         let mut rows = 0_u64;
-        for batch in scanned.rows(found)? {
+        for batch in Scanned::rows(scanned, found)? {
             let batch = batch?;
             let length = batch.num_rows() as u64;
             let batch = RecordBatch::try_new(self.layout.schema().clone(), batch.columns().to_vec()).map_err(failed)?;

@@ -21,7 +21,7 @@ mod index;
 mod key;
 mod mode;
 mod revise;
-mod scanned;
+pub(crate) mod scanned;
 mod settle;
 mod sink;
 mod state;

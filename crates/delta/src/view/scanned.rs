@@ -2,6 +2,7 @@
 //! rows of one of them with their numbers.
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -67,28 +68,27 @@ impl Scanned {
     ///
     /// # Errors
     /// The file can't be read.
-    pub(crate) fn rows(
-        &self,
+    pub(crate) fn rows<S: Deref<Target = Self>>(
+        this: S,
         found: &Found,
-    ) -> Result<impl Iterator<Item = Result<RecordBatch, DeltaError>> + '_, DeltaError> {
-        let path = found.file.path.clone();
-        let failed =
-            move |error| DeltaError::kernel(&format!("{} (file {path})", self.kernel.place.name), "read", error);
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, DeltaError>> + use<S>, DeltaError> {
+        let file = format!("{} (file {})", this.kernel.place.name, found.file.path);
+        let failed = move |error| DeltaError::kernel(&file, "read", error);
         let meta = FileMeta {
-            location: self.scan.table_root().join(&found.file.path).map_err(|error| failed(error.into()))?,
+            location: this.scan.table_root().join(&found.file.path).map_err(|error| failed(error.into()))?,
             last_modified: found.file.modification_time_ms,
             size: found.file.size_bytes,
         };
-        let physical = self.scan.physical_schema();
-        let read = self.kernel.engine().parquet_handler().read_parquet_files(&[meta], Arc::clone(physical), None);
+        let physical = this.scan.physical_schema();
+        let read = this.kernel.engine().parquet_handler().read_parquet_files(&[meta], Arc::clone(physical), None);
         let transform = found.transform.clone();
         Ok(read.map_err(&failed)?.map(move |batch| {
             let logical = batch.and_then(|batch| {
-                let schema = self.scan.logical_schema();
-                transform_to_logical(self.kernel.engine(), batch, physical, schema, transform.clone())
+                let (schema, physical) = (this.scan.logical_schema(), this.scan.physical_schema());
+                transform_to_logical(this.kernel.engine(), batch, physical, schema, transform.clone())
             });
             let batch = logical.and_then(EngineDataArrowExt::try_into_record_batch).map_err(&failed)?;
-            let wanted = self.columns.iter().map(|name| batch.schema().index_of(name)).collect::<Result<Vec<_>, _>>();
+            let wanted = this.columns.iter().map(|name| batch.schema().index_of(name)).collect::<Result<Vec<_>, _>>();
             wanted.and_then(|wanted| batch.project(&wanted)).map_err(|error| failed(KernelError::generic_err(error)))
         }))
     }

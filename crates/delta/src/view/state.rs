@@ -116,7 +116,7 @@ impl State {
     fn read_rows(&mut self, scanned: &Scanned, found: &Found, keys: &Keys, number: u32) -> Result<u64, DeltaError> {
         let file = &found.file;
         let mut rows = 0_u64;
-        for batch in scanned.rows(found)? {
+        for batch in Scanned::rows(scanned, found)? {
             let projected = keys.project(&batch?)?;
             for (at, digest) in keys.digests(&projected)?.into_iter().enumerate() {
                 let row = rows + at as u64;

@@ -1,7 +1,7 @@
 //! The port's own suite, over local disk.
 
 use lakeward_delta::encode::{Writer, WriterOptions};
-use lakeward_delta::{Batch, Table, Topic};
+use lakeward_delta::{Batch, Companion, Table, Topic};
 use lakeward_protocol::contract::{OutputHarness, output_log};
 use lakeward_protocol::ports::OutputLog;
 use lakeward_protocol::position::{Offset, PartitionId, TableVersion};
@@ -29,6 +29,11 @@ impl OutputHarness for OnDisk {
         let mut options = options("app");
         options.topic = Some(Topic { name: "web".to_owned(), id: Some([2; 16]) });
         Some(Table::open(&self.disk.location(), options).unwrap())
+    }
+
+    fn open_with_letters(&mut self, letters: &str) -> Option<Table> {
+        let letters = Companion { table: letters.to_owned(), id: letters.to_owned() };
+        Some(self.disk.open("app").with_dead_letters(letters))
     }
 
     fn batch(&mut self, log: &mut Table, partition: PartitionId, from: Offset, to: Offset) -> Batch {

@@ -13,15 +13,18 @@ pub struct Messages {
 struct Entry {
     key: Option<Range<usize>>,
     value: Option<Range<usize>>,
+    headers: Vec<(String, Option<Range<usize>>)>,
 }
 
 /// One of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// Its hash chooses the partition, as Java's producer does; without a key chance does.
     pub key: Option<&'a [u8]>,
     /// `None` is a tombstone.
     pub value: Option<&'a [u8]>,
+    /// Names and values, in their order.
+    pub headers: Vec<(&'a str, Option<&'a [u8]>)>,
 }
 
 impl Messages {
@@ -33,7 +36,36 @@ impl Messages {
             Some(start..self.bytes.len())
         };
         let (key, value) = (write(key), write(value));
-        self.entries.push(Entry { key, value });
+        self.entries.push(Entry { key, value, headers: Vec::new() });
+    }
+
+    /// Adds one as it is.
+    pub fn push_bytes(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
+        let mut write = |part: Option<&[u8]>| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(part?);
+            Some(start..self.bytes.len())
+        };
+        let (key, value) = (write(key), write(value));
+        self.entries.push(Entry { key, value, headers: Vec::new() });
+    }
+
+    /// Adds a header to the last one.
+    ///
+    /// # Panics
+    /// Without one.
+    pub fn push_header(&mut self, name: &str, value: Option<&[u8]>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        let range = value.map(|_| start..self.bytes.len());
+        let last = self.entries.last_mut().expect("a header is of a message");
+        last.headers.push((name.to_owned(), range));
+    }
+
+    /// Memory of all of them, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
     /// How many there are.
@@ -51,6 +83,10 @@ impl Messages {
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = Message<'_>> {
         let part = |range: &Option<Range<usize>>| range.clone().map(|range| &self.bytes[range]);
-        self.entries.iter().map(move |entry| Message { key: part(&entry.key), value: part(&entry.value) })
+        self.entries.iter().map(move |entry| Message {
+            key: part(&entry.key),
+            value: part(&entry.value),
+            headers: entry.headers.iter().map(|(name, value)| (name.as_str(), part(value))).collect(),
+        })
     }
 }

@@ -9,7 +9,7 @@ use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerGroupMetadata;
 use rdkafka::error::{KafkaError as Rdkafka, RDKafkaErrorCode as Code};
-use rdkafka::message::{DeliveryResult, Message as _};
+use rdkafka::message::{DeliveryResult, Header, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -98,6 +98,9 @@ impl Writer {
     fn send(&self, message: Message<'_>) -> Result<(), Failure> {
         let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&self.topic);
         (record.key, record.payload) = (message.key, message.value);
+        if !message.headers.is_empty() {
+            record.headers = Some(headers(&message));
+        }
         let mut last = Instant::now();
         let mut queued = self.producer.in_flight_count();
         loop {
@@ -169,6 +172,11 @@ impl Writer {
             }
         }
     }
+}
+
+fn headers(message: &Message<'_>) -> OwnedHeaders {
+    let all = OwnedHeaders::new_with_capacity(message.headers.len());
+    message.headers.iter().fold(all, |all, (key, value)| all.insert(Header { key, value: *value }))
 }
 
 /// Not for now, but for good.

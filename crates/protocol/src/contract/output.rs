@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ports::{Advance, Breach, Gap, Head, OutputLog, Permit, Put};
-use crate::position::{CommitId, Offset, PartitionId, SinkId, TableVersion};
+use crate::position::{CommitId, Offset, PartitionId, SinkId, Stretch, TableVersion};
 
 /// How the suite acts on a table from outside. Everything is about the newest table that
 /// [`fresh`](Self::fresh) made.
@@ -51,6 +51,13 @@ pub trait OutputHarness {
         true
     }
 
+    /// A writer of the same application that sets bad records aside, into the table of dead letters of this name.
+    /// `None` where there is no such thing.
+    fn open_with_letters(&mut self, letters: &str) -> Option<Self::Log> {
+        let _ = letters;
+        None
+    }
+
     /// The rows that an independent reader sees, sorted.
     fn rows(&mut self) -> Vec<(PartitionId, Offset)>;
 }
@@ -67,6 +74,7 @@ pub fn output_log<H: OutputHarness>(harness: &mut H) {
     a_frontier_may_go_backwards(harness);
     a_restore_shows_until_it_is_written_down(harness);
     gaps_are_told_again(harness);
+    dead_letters_are_told_again(harness);
     a_recreated_table_shows(harness);
     a_recreated_topic_shows_until_it_is_written_down(harness);
     many_versions_in_a_row(harness);
@@ -96,6 +104,7 @@ fn permit(head: &Head, commit: u128, moves: &[(PartitionId, Offset)]) -> Permit 
         shape: head.shape,
         advances: moves.iter().map(advance).collect(),
         gaps: Vec::new(),
+        dead: BTreeMap::new(),
     }
 }
 
@@ -298,6 +307,39 @@ pub fn gaps_are_told_again<H: OutputHarness>(harness: &mut H) {
             assert_eq!(told, Some(expected), "above {first} and {second}");
         }
     }
+}
+
+/// P7: the newest span that made some, by whoever asks, and of one table of them alone.
+pub fn dead_letters_are_told_again<H: OutputHarness>(harness: &mut H) {
+    harness.fresh();
+    let Some(mut log) = harness.open_with_letters("letters") else { return };
+    assert_eq!(log.load(&both()).expect("load").dead, BTreeMap::new());
+    let _ = commit(harness, &mut log, 1, P0, at(2));
+    let _ = commit(harness, &mut log, 2, P1, at(3));
+    let stretch = |from, to| Stretch { from: at(from), to: at(to) };
+    #[rustfmt::skip] // columns: partition, its end, past its last letter, what is told after it
+    let cases: [(PartitionId, i64, Option<i64>, &[(PartitionId, Stretch)]); 4] = [
+        (P0, 7, Some(5), &[(P0, stretch(2, 5))]),
+        (P1, 4, Some(4), &[(P0, stretch(2, 5)), (P1, stretch(3, 4))]),
+        (P0, 8, None,    &[(P0, stretch(2, 5)), (P1, stretch(3, 4))]),
+        (P0, 9, Some(9), &[(P0, stretch(8, 9)), (P1, stretch(3, 4))]),
+    ];
+    for (n, (partition, to, past, told)) in (3..).zip(cases) {
+        let head = log.load(&both()).expect("load");
+        let batch = harness.batch(&mut log, partition, head.frontier[&partition], at(to));
+        let mut permit = permit(&head, n, &[(partition, at(to))]);
+        permit.dead = past.map(|past| (partition, at(past))).into_iter().collect();
+        assert_eq!(log.put(&permit, Some(&batch)).expect("put"), Put::Done);
+        harness.foreign_append();
+        for log in [&mut log, &mut harness.open_with_letters("letters").expect("it was there before")] {
+            let head = log.load(&both()).expect("load");
+            assert_eq!(head.dead, told.iter().copied().collect());
+            assert_eq!(head.frontier[&partition], at(to), "beside the frontier");
+            assert_eq!(log.load(&BTreeSet::new()).expect("load").dead, BTreeMap::new(), "of those asked for");
+        }
+    }
+    let mut other = harness.open_with_letters("others").expect("it was there before");
+    assert_eq!(other.load(&both()).expect("load").dead, BTreeMap::new(), "another table of letters is owed nothing");
 }
 
 /// P9: to who knew the old one.

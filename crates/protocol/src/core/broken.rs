@@ -2,11 +2,11 @@
 //! `breaks`, `sound.rs` stands in this file's place.
 
 use super::commit::{Commit, Step};
-use super::place::Place;
+use super::place::{Partition, Place};
 use super::policy::Policies;
 use super::reason::Why;
 use super::words::{Action, Event, Outcome};
-use super::{Core, Head, Work};
+use super::{Core, Head, LETTERS, SINK, Work};
 use crate::ports::Stopping;
 use crate::position::{CommitId, Frontier, Offset};
 
@@ -57,11 +57,25 @@ pub enum Break {
     IgnoreRewind,
     /// Takes a restored table for what it was.
     IgnoreBreach,
+    /// Commits dead letters before their rows.
+    LettersFirst,
+    /// Does not commit dead letters after their rows.
+    LettersNever,
+    /// Does not look at what the table of dead letters says when it commits to it.
+    LettersUncompared,
+    /// Takes what the journal says of dead letters for nothing.
+    NoMark,
+    /// Goes on where dead letters are owed.
+    LeaveOwed,
+    /// Reads on where letters that were owed are only read, not committed.
+    ReadPastOwed,
+    /// Skips dead letters whose records are gone and does not write it down.
+    SilentLoss,
 }
 
 impl Break {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 29] = [
         Self::SkipCompare,
         Self::CompareAtLeast,
         Self::BlindRetry,
@@ -84,6 +98,13 @@ impl Break {
         Self::EndEarly,
         Self::IgnoreRewind,
         Self::IgnoreBreach,
+        Self::LettersFirst,
+        Self::LettersNever,
+        Self::LettersUncompared,
+        Self::NoMark,
+        Self::LeaveOwed,
+        Self::ReadPastOwed,
+        Self::SilentLoss,
     ];
 }
 
@@ -124,7 +145,7 @@ impl Core {
 
     pub(super) fn bend_event(&mut self, event: Event) -> Option<Event> {
         let Some(fault) = self.bent.fault else { return Some(event) };
-        self.bent.placed = matches!(event, Event::Loaded(_) | Event::Bounds { .. });
+        self.bent.placed = matches!(event, Event::Loaded { .. } | Event::Bounds { .. });
         match (fault, event) {
             (Break::IgnoreLost, Event::Lost(_)) => None,
             (Break::KeepLostRecords, Event::Lost(partitions)) => {
@@ -147,8 +168,15 @@ impl Core {
                 }
                 None
             }
-            (Break::ReuseCommitId, Event::Sealed(id)) => Some(Event::Sealed(*self.bent.id.get_or_insert(id))),
-            (Break::IgnoreBreach, Event::Loaded(head)) => Some(Event::Loaded(Head { breach: None, ..head })),
+            (Break::ReuseCommitId, Event::Sealed { id, dead }) => {
+                Some(Event::Sealed { id: *self.bent.id.get_or_insert(id), dead })
+            }
+            (Break::IgnoreBreach, Event::Loaded { sink, head }) => {
+                Some(Event::Loaded { sink, head: Head { breach: None, ..head } })
+            }
+            (Break::NoMark, Event::Loaded { sink: SINK, head }) => {
+                Some(Event::Loaded { sink: SINK, head: Head { dead: [].into(), ..head } })
+            }
             (Break::AnnounceEarly, Event::Announced) if self.bent.waiting.is_some() => {
                 self.work = self.bent.waiting.take().map_or(Work::Settle, Work::Commit);
                 None
@@ -189,6 +217,34 @@ impl Core {
                 self.each_start(|at| Offset::new(at.last()).unwrap_or(Offset::ZERO));
             }
             Some(Break::TrustGroup) if self.bent.placed => self.trust_group(),
+            _ => self.bend_letters(),
+        }
+    }
+
+    fn bend_letters(&mut self) {
+        match self.bent.fault {
+            Some(Break::LettersNever) => self.letters.next = None,
+            Some(Break::LettersFirst) => {
+                if let Some(letters) = self.letters.next.take() {
+                    let rows = std::mem::replace(&mut self.work, Work::Commit(letters));
+                    self.bent.waiting = if let Work::Commit(rows) = rows { Some(rows) } else { None };
+                } else if !matches!(self.work, Work::Commit(_) | Work::Discard(_))
+                    && let Some(rows) = self.bent.waiting.take()
+                {
+                    self.work = Work::Commit(rows);
+                }
+            }
+            Some(Break::LeaveOwed) => self.partitions.values_mut().for_each(Partition::leave_owed),
+            Some(Break::ReadPastOwed) => {
+                self.partitions.values_mut().filter(|p| p.is_read_again()).for_each(Partition::leave_owed);
+            }
+            Some(Break::SilentLoss) => self.each_place(|place| {
+                if let Place::Anchored(anchor) = place
+                    && anchor.letters.is_some()
+                {
+                    anchor.gap = None;
+                }
+            }),
             _ => {}
         }
     }
@@ -237,6 +293,7 @@ impl Core {
             Ok(())
         };
         match (self.bent.fault, compared) {
+            (Some(Break::LettersUncompared), _) if commit.sink == LETTERS => Ok(()),
             (Some(Break::SkipCompare), _)
             | (Some(Break::CompareAtLeast), Err(Why::Fenced { .. }))
             | (Some(Break::ForgetShape), Err(Why::Reshaped)) => Ok(()),

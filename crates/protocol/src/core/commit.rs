@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::place::Place;
 use super::reason::Why;
 use super::words::Outcome;
-use super::{Core, SINK, Work};
+use super::{Core, LETTERS, SINK, Work};
 use crate::ports::{Advance, Breach, Gap, Head, Permit};
 use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, TableVersion};
 
@@ -22,6 +22,8 @@ pub(super) struct Commit {
     pub made_for: Option<Shape>,
     pub advances: BTreeMap<PartitionId, Advance>,
     pub gaps: Vec<Gap>,
+    /// The partitions whose dead letters follow, with the position after the last one.
+    pub dead: Frontier,
     /// The breaches that this commit ends.
     pub healing: BTreeMap<PartitionId, Breach>,
     /// The first version that was tried, once one was.
@@ -39,8 +41,8 @@ pub(super) enum Step {
 
 impl Commit {
     pub fn new(sink: SinkId, id: CommitId, advances: BTreeMap<PartitionId, Advance>) -> Self {
-        let (gaps, healing) = (Vec::new(), BTreeMap::new());
-        Self { sink, id, made_for: None, advances, gaps, healing, tried: None, step: Step::Load }
+        let (gaps, dead, healing) = (Vec::new(), Frontier::new(), BTreeMap::new());
+        Self { sink, id, made_for: None, advances, gaps, dead, healing, tried: None, step: Step::Load }
     }
 
     pub fn partitions(&self) -> BTreeSet<PartitionId> {
@@ -72,6 +74,7 @@ impl Commit {
             shape: head.shape,
             advances: self.advances.clone(),
             gaps: self.gaps.clone(),
+            dead: self.dead.clone(),
         }
     }
 }
@@ -87,8 +90,9 @@ fn differs(partition: PartitionId, expect: Option<Offset>, stored: Option<Offset
 impl Core {
     pub(super) fn commit_loaded(&mut self, mut commit: Commit, head: Head) {
         // Seen is seen: should it be less at the next load, it went back (P9).
+        let known = if commit.sink == LETTERS { &mut self.letters.known } else { &mut self.known };
         for (&id, &stored) in &head.frontier {
-            let known = self.known.entry(id).or_insert(stored);
+            let known = known.entry(id).or_insert(stored);
             *known = stored.max(*known);
         }
         if commit.tried.is_some() {
@@ -111,21 +115,31 @@ impl Core {
         }
     }
 
-    pub(super) fn sealed(&mut self, id: CommitId) {
-        let held = self.partitions.iter().filter(|(_, p)| p.is_held());
+    /// Rows first, their dead letters after them (P7).
+    pub(super) fn sealed(&mut self, id: CommitId, dead: &Frontier) {
+        let letters = self.letters_of(id, dead);
+        let held = self.partitions.iter().filter(|(_, p)| p.is_held() && p.mail.owed.is_none());
         let mut commit = Commit::new(SINK, id, held.map(|(id, p)| (*id, p.advance())).collect());
+        commit.dead = dead.iter().filter(|(p, _)| commit.advances.contains_key(p)).map(|(p, at)| (*p, *at)).collect();
         commit.made_for = self.opened;
-        self.work = Work::Commit(commit);
+        let (first, then) = if commit.advances.is_empty() { (letters, None) } else { (Some(commit), letters) };
+        self.letters.next = then;
+        self.work = Work::Commit(first.expect("P7: what is sealed is rows, or dead letters"));
     }
 
     pub(super) fn named(&mut self, id: CommitId) {
         let mut commit = Commit::new(SINK, id, BTreeMap::new());
         for (&id, partition) in &self.partitions {
-            if let Place::Anchored(anchor) = &partition.place {
+            if let Place::Anchored(anchor) = &partition.place
+                && anchor.letters.is_none()
+            {
                 commit.advances.insert(id, partition.advance());
                 commit.gaps.extend(anchor.gap.clone());
                 commit.healing.extend(anchor.healing.clone().map(|breach| (id, breach)));
             }
+        }
+        if commit.advances.is_empty() {
+            commit = self.anchors_of_letters(commit.id);
         }
         self.work = Work::Commit(commit);
     }
@@ -162,21 +176,33 @@ impl Core {
 
     /// Our commit is there.
     fn done(&mut self, commit: &Commit, version: TableVersion) {
+        self.tending.insert(commit.sink);
+        if commit.made_for.is_some() {
+            self.due = false;
+        }
+        if commit.sink == LETTERS {
+            return self.posted(commit, version);
+        }
         self.version = self.version.max(Some(version));
-        let mut announced = Frontier::new();
         for (&id, advance) in &commit.advances {
             self.known.insert(id, advance.to);
-            announced.insert(id, advance.to);
+            self.letters.announcing.insert(id, advance.to);
             let partition = self.partitions.get_mut(&id).expect("P8: lost partitions end their commit");
             (partition.expect, partition.from) = (Some(advance.to), advance.to);
             if matches!(partition.place, Place::Anchored(_)) {
                 partition.place = Place::Placed;
             }
         }
-        if commit.made_for.is_some() {
-            self.due = false;
+        match self.letters.next.take() {
+            Some(letters) => self.work = Work::Commit(letters),
+            None => self.settled(),
         }
+    }
+
+    /// Both sinks have what was sealed.
+    pub(super) fn settled(&mut self) {
         self.bridge();
-        (self.tending, self.work) = (true, Work::Announce(announced));
+        let told = std::mem::take(&mut self.letters.announcing);
+        self.work = if told.is_empty() { Work::Settle } else { Work::Announce(told) };
     }
 }

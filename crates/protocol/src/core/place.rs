@@ -1,5 +1,6 @@
 //! Where a partition stands, and where it begins. Pure functions over what sink and input say.
 
+use super::letters::Mail;
 use super::policy::{Beginning, OnGap, OnRestore, Policies};
 use super::reason::Reason;
 use crate::ports::{Advance, Bounds, Breach, Gap};
@@ -16,6 +17,8 @@ pub(super) struct Partition {
     pub taken: Offset,
     /// The input said that nothing is left below the asked end.
     pub reached: bool,
+    /// How it stands with its dead letters.
+    pub mail: Mail,
 }
 
 /// How far a partition is on its way to being read.
@@ -40,6 +43,8 @@ pub(super) enum Place {
 pub(super) enum Base {
     Beginning,
     Seek(Offset),
+    /// P7: dead letters are owed; the input may not hold their records any more.
+    Owed,
     /// The stored frontier, if any, is no place in this topic: begin at the oldest record.
     Oldest {
         chain: Offset,
@@ -54,11 +59,14 @@ pub(super) struct Anchor {
     pub gap: Option<Gap>,
     /// The breach that this anchor ends.
     pub healing: Option<Breach>,
+    /// It is committed to the table of dead letters, which says this after it.
+    pub letters: Option<Offset>,
 }
 
 impl Partition {
     pub fn gained() -> Self {
-        Self { place: Place::Gained, expect: None, from: Offset::ZERO, taken: Offset::ZERO, reached: false }
+        let (from, taken) = (Offset::ZERO, Offset::ZERO);
+        Self { place: Place::Gained, expect: None, from, taken, reached: false, mail: Mail::default() }
     }
 
     pub fn is_held(&self) -> bool {
@@ -72,12 +80,14 @@ impl Partition {
     /// Nothing of it is left to read. `end` is where it ends, if it does.
     pub fn is_finished(&self, end: Option<Offset>) -> bool {
         match self.place {
-            Place::Placed | Place::Open => end.is_some_and(|end| self.reached || self.taken >= end),
+            Place::Placed | Place::Open if self.mail.owed.is_none() => {
+                end.is_some_and(|end| self.reached || self.taken >= end)
+            }
             _ => false,
         }
     }
 
-    fn begin(&mut self, place: Place, at: Offset) {
+    pub fn begin(&mut self, place: Place, at: Offset) {
         (self.place, self.from, self.taken, self.reached) = (place, at, at, false);
     }
 
@@ -86,7 +96,7 @@ impl Partition {
     }
 
     pub fn anchor_at(&mut self, at: Offset, gap: Option<Gap>, healing: Option<Breach>) {
-        self.begin(Place::Anchored(Anchor { gap, healing }), at);
+        self.begin(Place::Anchored(Anchor { gap, healing, letters: None }), at);
     }
 }
 
@@ -209,6 +219,7 @@ impl Policies {
                 let reason = format!("the topic held {oldest} to {end}; --on-gap=skip took the nearest start");
                 partition.anchor_at(to, Some(Gap { partition: id, from: at, to, reason }), None);
             }
+            Base::Owed => self.look_for_owed(id, partition, bounds)?,
             Base::Oldest { chain, reason, healing } => {
                 let gap = Gap { partition: id, from: chain, to: oldest, reason };
                 partition.anchor_at(oldest, Some(gap), healing);
@@ -220,6 +231,9 @@ impl Policies {
     /// Decides what becomes of a partition that stands where the input holds nothing.
     pub(super) fn bridge(&self, id: PartitionId, partition: &mut Partition, bounds: Bounds) -> Result<(), Reason> {
         let Bounds { oldest, end } = bounds;
+        if partition.mail.owed.is_some() {
+            return self.look_for_owed(id, partition, bounds);
+        }
         let at = partition.taken;
         let reason = match self.on_gap {
             OnGap::Stop if at < oldest => return Err(Reason::Expired { partition: id, at, oldest, end }),

@@ -49,4 +49,6 @@ pub struct Policies {
     /// Where to stop reading, by partition; a partition without an entry has nothing to read.
     /// `None` reads for ever.
     pub ends: Option<Frontier>,
+    /// P7: bad records are dead letters, in a table of their own that follows the first.
+    pub dead_letters: bool,
 }

@@ -141,6 +141,49 @@ pub enum Reason {
         /// Id of the topic that is read now.
         is: String,
     },
+
+    /// The same of the table of dead letters.
+    #[error(
+        "the dead-letter table: {0}. Or name another one (--dlq_table_location): the old one keeps what it has, and \
+         nothing is owed to a new one"
+    )]
+    Letters(#[source] Box<Reason>),
+
+    /// P7: the table of dead letters has letters of what the table does not have.
+    #[error(
+        "partition {partition}: the dead-letter table has the letters of all offsets below {letters}, and the table goes \
+         on at {at}: the table was set back or restored, or another job writes the same dead-letter table under this \
+         --app_id. Letters would be there twice: name another dead-letter table (--dlq_table_location), or give each \
+         job an --app_id of its own"
+    )]
+    LettersAhead {
+        /// Which partition.
+        partition: PartitionId,
+        /// What the table of dead letters says.
+        letters: Offset,
+        /// Where the table goes on, below it.
+        at: Offset,
+    },
+
+    /// P9: records whose dead letters are not in their table yet are gone.
+    #[error(
+        "partition {partition}: a process ended before the dead letters of offsets {at} to {} were written, and the \
+         topic does not hold all of these any more (oldest kept: {oldest}, end: {end}); pass --on-gap=skip to go on \
+         without those that are gone: the table's counts tell how many they were",
+        until.last()
+    )]
+    LettersGone {
+        /// Which partition.
+        partition: PartitionId,
+        /// The first offset whose letters are owed.
+        at: Offset,
+        /// The one after the last.
+        until: Offset,
+        /// The oldest offset that is kept.
+        oldest: Offset,
+        /// One past the newest.
+        end: Offset,
+    },
 }
 
 impl Reason {

@@ -16,7 +16,8 @@ fn told(policies: Policies, stored: Option<i64>, breach: Option<Breach>) -> Core
     let Action::Load { partitions, .. } = core.next() else { panic!("first of all, the sink is asked") };
     assert_eq!(partitions, BTreeSet::from([P0]));
     let frontier = stored.map(|stored| (P0, at(stored))).into_iter().collect();
-    core.on(Event::Loaded(Head { version: TableVersion(7), frontier, shape: Shape(1), breach }));
+    let head = Head { version: TableVersion(7), frontier, shape: Shape(1), breach, dead: [].into() };
+    core.on(Event::Loaded { sink: SINK, head });
     core
 }
 
@@ -24,7 +25,7 @@ fn told(policies: Policies, stored: Option<i64>, breach: Option<Breach>) -> Core
 fn decision(mut core: Core) -> String {
     loop {
         match core.next() {
-            Action::Open { .. } => core.on(Event::Opened),
+            Action::Open { sink } => core.on(Event::Opened { sink }),
             Action::Ask { partition } => {
                 core.on(Event::Bounds { partition, bounds: Bounds { oldest: at(10), end: at(20) } });
             }

@@ -18,7 +18,7 @@ pub enum Action {
         /// The partitions whose frontier is asked for.
         partitions: BTreeSet<PartitionId>,
     },
-    /// Make the stage ready for the sink's layout as of the last load. It holds nothing.
+    /// Make the stage ready for the sink's layout as of the last load: to write rows, or dead letters. It holds nothing.
     Open {
         /// Whose layout it is.
         sink: SinkId,
@@ -122,10 +122,18 @@ pub enum Event {
     Due,
     /// Somebody asks us to end.
     Stopping(Stopping),
-    /// The sink's newest version.
-    Loaded(Head),
+    /// A sink's newest version.
+    Loaded {
+        /// Which sink.
+        sink: SinkId,
+        /// What it says.
+        head: Head,
+    },
     /// The stage is ready.
-    Opened,
+    Opened {
+        /// For which sink.
+        sink: SinkId,
+    },
     /// What the input holds.
     Bounds {
         /// Which partition.
@@ -137,8 +145,13 @@ pub enum Event {
     Named(CommitId),
     /// The input delivers.
     Started,
-    /// The stage's batch has this name.
-    Sealed(CommitId),
+    /// The stage's batch, and that of its dead letters, have this name.
+    Sealed {
+        /// The name.
+        id: CommitId,
+        /// The partitions that made dead letters, with the position after the last one.
+        dead: Frontier,
+    },
     /// How the put ended.
     Put(Outcome),
     /// Where our commit is.
@@ -146,7 +159,10 @@ pub enum Event {
     /// Lag tools know.
     Announced,
     /// The house is kept.
-    Tended,
+    Tended {
+        /// Of which sink.
+        sink: SinkId,
+    },
     /// They are not ours any more.
     Released(BTreeSet<PartitionId>),
     /// Nothing is held.
@@ -172,4 +188,6 @@ pub enum Admit {
     No,
     /// Push those below the offset, if one is given, and tell [`Event::Taken`].
     Below(Option<Offset>),
+    /// The same, for their dead letters alone.
+    Letters(Offset),
 }

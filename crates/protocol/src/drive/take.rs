@@ -17,9 +17,13 @@ where
 {
     pub(super) fn take(&mut self, mut records: Records) -> Result<(), Trouble> {
         let partition = records.partition();
-        let Admit::Below(end) = self.core.admit(partition) else {
-            self.input.recycle(records);
-            return Ok(());
+        let (end, for_letters) = match self.core.admit(partition) {
+            Admit::Below(end) => (end, false),
+            Admit::Letters(end) => (Some(end), true),
+            Admit::No => {
+                self.input.recycle(records);
+                return Ok(());
+            }
         };
         if let Some(end) = end {
             records.truncate(end);
@@ -37,7 +41,8 @@ where
                 self.held.since_ms = Some(self.world.now_ms());
             }
             self.watch.taken(&records);
-            let arena = self.stage.push(records).map_err(|error| stops(Port::Stage, "convert records", error))?;
+            let pushed = if for_letters { self.stage.push_for_letters(records) } else { self.stage.push(records) };
+            let arena = pushed.map_err(|error| stops(Port::Stage, "convert records", error))?;
             arena.into_iter().for_each(|arena| self.input.recycle(arena));
         } else {
             self.input.recycle(records);

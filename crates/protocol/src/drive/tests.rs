@@ -1,5 +1,7 @@
 //! The loop over memory, one situation a test.
 
+mod letters;
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;

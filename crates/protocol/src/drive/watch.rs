@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::time::Duration;
 
-use crate::core::{Ending, Why};
+use crate::core::{Ending, LETTERS, Why};
 use crate::ports::{Checkpoint, Permit};
-use crate::position::{Frontier, Offset, PartitionId, TableVersion};
+use crate::position::{Frontier, Offset, PartitionId, SinkId, TableVersion};
 use crate::records::Records;
 
 /// The port that an error came from.
@@ -18,10 +18,19 @@ pub enum Port {
     Stage,
     /// The table.
     Output,
+    /// The table of dead letters.
+    Letters,
     /// The circuit.
     Circuit,
     /// The checkpoints.
     Checkpoints,
+}
+
+impl Port {
+    /// A sink, while running by partition.
+    pub(super) fn of(sink: SinkId) -> Self {
+        if sink == LETTERS { Self::Letters } else { Self::Output }
+    }
 }
 
 impl std::fmt::Display for Port {
@@ -30,6 +39,7 @@ impl std::fmt::Display for Port {
             Self::Input => "input",
             Self::Stage => "stage",
             Self::Output => "output",
+            Self::Letters => "letters",
             Self::Circuit => "circuit",
             Self::Checkpoints => "checkpoints",
         })

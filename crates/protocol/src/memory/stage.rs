@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::MemoryError;
-use crate::ports::Stage;
-use crate::position::{Offset, PartitionId, Shape};
+use crate::ports::{Letters, Stage};
+use crate::position::{Frontier, Offset, PartitionId, Shape};
 use crate::records::Records;
 
 /// What one commit takes.
@@ -37,6 +37,9 @@ impl Outside {
 pub struct MemoryStage {
     shape: Option<Shape>,
     rows: Vec<(PartitionId, Offset, Vec<u8>)>,
+    /// What dead letters are made for, where there is a table of them.
+    letters_shape: Option<Shape>,
+    letters: Vec<(PartitionId, Offset, Vec<u8>)>,
     full_at: usize,
     stops_on_bad: bool,
     outside: Outside,
@@ -44,7 +47,8 @@ pub struct MemoryStage {
 
 impl Default for MemoryStage {
     fn default() -> Self {
-        Self { shape: None, rows: Vec::new(), full_at: usize::MAX, stops_on_bad: false, outside: Outside::default() }
+        let (rows, letters, outside) = (Vec::new(), Vec::new(), Outside::default());
+        Self { shape: None, rows, letters_shape: None, letters, full_at: usize::MAX, stops_on_bad: false, outside }
     }
 }
 
@@ -74,7 +78,8 @@ impl Stage for MemoryStage {
     type Error = MemoryError;
 
     fn open(&mut self, layout: &Shape) -> Result<(), MemoryError> {
-        assert!(self.rows.is_empty(), "a stage is opened while it holds rows: discard precedes open");
+        let is_empty = self.rows.is_empty() && self.letters.is_empty();
+        assert!(is_empty, "a stage is opened while it holds rows: discard precedes open");
         self.shape = Some(*layout);
         Ok(())
     }
@@ -95,10 +100,14 @@ impl Stage for MemoryStage {
                 Some(b"bad") if self.stops_on_bad => {
                     return Err(MemoryError::BadRecord { offset: entry.offset });
                 }
-                Some(b"bad") => {}
                 Some(value) => {
                     let offset = Offset::new(entry.offset).expect("offsets are not negative");
-                    self.rows.push((records.partition(), offset, value.to_vec()));
+                    let row = (records.partition(), offset, value.to_vec());
+                    match (value == b"bad", self.letters_shape) {
+                        (false, _) => self.rows.push(row),
+                        (true, Some(_)) => self.letters.push(row),
+                        (true, None) => {}
+                    }
                 }
             }
         }
@@ -106,7 +115,7 @@ impl Stage for MemoryStage {
     }
 
     fn is_full(&self) -> bool {
-        self.rows.len() >= self.full_at
+        self.rows.len() + self.letters.len() >= self.full_at
     }
 
     fn seal(&mut self) -> Result<MemoryBatch, MemoryError> {
@@ -116,5 +125,29 @@ impl Stage for MemoryStage {
 
     fn discard(&mut self) {
         self.rows.clear();
+        self.letters.clear();
+    }
+
+    fn open_letters(&mut self, layout: &Shape) -> Result<(), MemoryError> {
+        assert!(self.letters.is_empty(), "a stage is opened while it holds dead letters");
+        self.letters_shape = Some(*layout);
+        Ok(())
+    }
+
+    fn push_for_letters(&mut self, records: Records) -> Result<Option<Records>, MemoryError> {
+        let rows = self.rows.len();
+        let arena = self.push(records)?;
+        self.rows.truncate(rows);
+        Ok(arena)
+    }
+
+    fn seal_letters(&mut self) -> Result<Letters<MemoryBatch>, MemoryError> {
+        let shape = self.letters_shape.expect("it was opened for dead letters");
+        let rows = std::mem::take(&mut self.letters);
+        let mut past = Frontier::new();
+        for (partition, at, _) in &rows {
+            past.insert(*partition, Offset::after(at.get()).expect("a small offset"));
+        }
+        Ok(Letters { batch: MemoryBatch { shape, rows }, past })
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{MemoryBatch, MemoryError, Topic};
+use super::{MemoryBatch, MemoryError};
 use crate::ports::{Advance, Breach, Gap, Head, OutputLog, Permit, Put};
-use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, TableVersion};
+use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, Stretch, TableVersion};
+
+mod proof;
 
 /// A table. A clone is the same table.
 #[derive(Clone)]
@@ -27,6 +29,8 @@ struct Version {
     frontier: Frontier,
     advances: BTreeMap<PartitionId, Advance>,
     gaps: Vec<Gap>,
+    /// Spans that made dead letters, up to the last one, for which table.
+    dead: BTreeMap<(String, PartitionId), Stretch>,
     rows: Vec<(PartitionId, Offset, Vec<u8>)>,
     /// What files must fit from here on.
     shape: u64,
@@ -98,7 +102,8 @@ impl Table {
     #[must_use]
     pub fn open(&self, topic: u64) -> MemoryOutput {
         let opened = self.state().id;
-        MemoryOutput { table: self.clone(), opened, topic, shape: Shape(0), fate: Box::new(|_| Fate::Well) }
+        let (letters, fate) = (String::new(), Box::new(|_| Fate::Well));
+        MemoryOutput { table: self.clone(), opened, topic, letters, shape: Shape(0), fate }
     }
 
     /// Somebody puts a version that concerns nobody.
@@ -175,72 +180,9 @@ impl Table {
     pub fn gaps(&self) -> Vec<Gap> {
         self.state().versions.iter().flat_map(|v| v.gaps.clone()).collect()
     }
-
-    /// Proves the table's own log: chains (P2), names, shapes, and that each commit's rows are
-    /// exactly the topic's records of its spans (P1).
-    ///
-    /// # Errors
-    /// The first thing that is wrong.
-    pub fn verify(&self, topic: &Topic) -> Result<(), String> {
-        let state = self.state();
-        let mut frontier = Frontier::new();
-        let mut names = BTreeSet::new();
-        let mut shape = 0;
-        for (number, version) in state.versions.iter().enumerate() {
-            if let Some(name) = version.commit {
-                ensure(names.insert(name), || format!("P1: version {number} repeats the commit {name}"))?;
-            }
-            let fits = version.made_for.is_none_or(|made_for| made_for == Shape(shape));
-            ensure(fits, || format!("version {number} holds rows made for another shape"))?;
-            shape = version.shape;
-            for (partition, advance) in &version.advances {
-                let stored = frontier.get(partition).copied();
-                check_link(number, *partition, stored, *advance, &version.gaps)?;
-            }
-            if version.commit.is_some() {
-                version.check_rows(number, topic)?;
-            }
-            frontier.extend(version.frontier.iter().map(|(p, o)| (*p, *o)));
-        }
-        Ok(())
-    }
 }
 
 impl Table {
-    /// Proves the log of a sink by step: chains (P2), names, shapes, and that every version holds the
-    /// answer over exactly what lies below its frontier (P5). `begun` is where the pipeline began.
-    ///
-    /// # Errors
-    /// The first thing that is wrong.
-    pub fn verify_steps(&self, begun: &Frontier, answer: impl Fn(&Frontier) -> View) -> Result<(), String> {
-        let state = self.state();
-        let (mut stored, mut view) = (Frontier::new(), View::new());
-        let (mut names, mut shape) = (BTreeSet::new(), 0);
-        for (number, version) in state.versions.iter().enumerate() {
-            if let Some(name) = version.commit {
-                ensure(names.insert(name), || format!("P1: version {number} repeats the commit {name}"))?;
-            }
-            let fits = version.made_for.is_none_or(|made_for| made_for == Shape(shape));
-            ensure(fits, || format!("version {number} holds rows made for another shape"))?;
-            shape = version.shape;
-            for (partition, advance) in &version.advances {
-                let was = stored.get(partition).copied();
-                check_link(number, *partition, was, *advance, &version.gaps)?;
-                let home = begun.get(partition).copied().unwrap_or(Offset::ZERO);
-                let was = was.unwrap_or(home);
-                let joins = |gap: &Gap| gap.partition == *partition && (gap.from, gap.to) == (was, advance.from);
-                ensure(advance.from == was || version.gaps.iter().any(joins), || {
-                    format!("P2: version {number} begins partition {partition} at {}", advance.from)
-                })?;
-            }
-            stored.extend(version.frontier.iter().map(|(p, o)| (*p, *o)));
-            version.rows.iter().for_each(|(_, _, change)| apply(&mut view, change));
-            let right = answer(&stored);
-            ensure(view == right, || format!("P5: version {number} holds {view:?} at {stored:?}, not {right:?}"))?;
-        }
-        Ok(())
-    }
-
     /// The rows of a sink by step, with how often each is there.
     #[must_use]
     pub fn view(&self) -> View {
@@ -262,45 +204,6 @@ pub(super) fn apply(view: &mut View, change: &[u8]) {
     *count += weight;
     if *count == 0 {
         view.remove(&row);
-    }
-}
-
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
-}
-
-fn check_link(
-    number: usize,
-    partition: PartitionId,
-    stored: Option<Offset>,
-    advance: Advance,
-    gaps: &[Gap],
-) -> Result<(), String> {
-    ensure(advance.expect == stored, || {
-        format!("P2: version {number} expected partition {partition} at {:?}, it was at {stored:?}", advance.expect)
-    })?;
-    let breaks = stored.is_some_and(|stored| stored != advance.from);
-    ensure(!breaks || gaps.iter().any(|gap| gap.partition == partition), || {
-        format!("P9: version {number} breaks the chain of partition {partition} at {stored:?} without a word")
-    })
-}
-
-impl Version {
-    fn check_rows(&self, number: usize, topic: &Topic) -> Result<(), String> {
-        let mut expected = Vec::new();
-        for (partition, advance) in &self.advances {
-            let records = topic.records(*partition).into_iter();
-            let span = records.filter(|(at, value)| (advance.from..advance.to).contains(at) && value != b"bad");
-            expected.extend(span.map(|(at, value)| (*partition, at, value)));
-        }
-        let mut rows = self.rows.clone();
-        rows.sort_by_key(|row| (row.0, row.1));
-        ensure(rows == expected, || {
-            let places = |rows: &[(PartitionId, Offset, Vec<u8>)]| -> Vec<_> {
-                rows.iter().map(|row| (row.0.0, row.1.get())).collect()
-            };
-            format!("P1: version {number} holds {:?}, its spans {:?}", places(&rows), places(&expected))
-        })
     }
 }
 
@@ -328,6 +231,13 @@ impl State {
 
     fn frontier_at(&self, version: TableVersion) -> Frontier {
         self.until(version).iter().flat_map(|v| v.frontier.clone()).collect()
+    }
+
+    /// The newest span of each partition that made dead letters for a table of them.
+    fn dead(&self, letters: &str, asked: &BTreeSet<PartitionId>) -> BTreeMap<PartitionId, Stretch> {
+        let all = self.versions.iter().flat_map(|v| &v.dead);
+        let asked = all.filter(|((of, p), _)| of == letters && asked.contains(p));
+        asked.map(|((_, p), stretch)| (*p, *stretch)).collect()
     }
 
     fn rows_at(&self, version: TableVersion) -> Vec<(PartitionId, Offset, Vec<u8>)> {
@@ -378,11 +288,19 @@ pub struct MemoryOutput {
     table: Table,
     opened: u64,
     topic: u64,
+    /// The table of dead letters' name.
+    letters: String,
     shape: Shape,
     fate: Box<dyn FnMut(Operation) -> Fate + Send>,
 }
 
 impl MemoryOutput {
+    /// Sets bad records aside, into the table of dead letters of this name.
+    #[must_use]
+    pub fn with_letters(self, letters: &str) -> Self {
+        Self { letters: letters.to_owned(), ..self }
+    }
+
     /// Lets `fate` decide what becomes of each call.
     #[must_use]
     pub fn fated(self, fate: impl FnMut(Operation) -> Fate + Send + 'static) -> Self {
@@ -413,7 +331,8 @@ impl OutputLog for MemoryOutput {
         let breach = recreated.or_else(|| state.other_topic(partitions, self.topic));
         let breach = breach.or_else(|| state.restored(partitions));
         self.shape = Shape(state.newest().shape);
-        Ok(Head { version: state.head(), frontier, shape: self.shape, breach })
+        let dead = state.dead(&self.letters, partitions);
+        Ok(Head { version: state.head(), frontier, shape: self.shape, breach, dead })
     }
 
     fn layout(&self) -> Shape {
@@ -423,12 +342,16 @@ impl OutputLog for MemoryOutput {
     fn put(&mut self, permit: &Permit, batch: Option<&MemoryBatch>) -> Result<Put, MemoryError> {
         let fate = self.ask(Operation::Put, "put")?;
         let mut state = self.table.state();
+        let dead = permit.dead().iter();
         let version = Version {
             commit: Some(permit.commit()),
             topic: self.topic,
             frontier: permit.advances().iter().map(|(p, a)| (*p, a.to)).collect(),
             advances: permit.advances().clone(),
             gaps: permit.gaps().to_vec(),
+            dead: dead
+                .map(|(p, to)| ((self.letters.clone(), *p), Stretch { from: permit.advances()[p].from, to: *to }))
+                .collect(),
             rows: batch.map(|batch| batch.rows.clone()).unwrap_or_default(),
             shape: state.newest().shape,
             made_for: batch.map(|batch| batch.shape),

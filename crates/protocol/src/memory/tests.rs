@@ -150,6 +150,10 @@ impl OutputHarness for Tables {
         Some(self.table.open(2))
     }
 
+    fn open_with_letters(&mut self, letters: &str) -> Option<MemoryOutput> {
+        Some(self.table.open(1).with_letters(letters))
+    }
+
     fn batch(&mut self, log: &mut MemoryOutput, partition: PartitionId, from: Offset, to: Offset) -> MemoryBatch {
         use crate::ports::OutputLog;
         let offset = |raw| Offset::new(raw).expect("not negative");

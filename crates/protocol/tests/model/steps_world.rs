@@ -1115,6 +1115,7 @@ impl Table {
             frontier: of(&self.frontier()),
             shape: Shape(self.shape),
             breach,
+            dead: BTreeMap::new(),
         }
     }
 }

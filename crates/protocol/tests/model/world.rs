@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use super::explore;
-use lakeward_protocol::core::{Action, Admit, Beginning, Break, Core, Ending, Event, Outcome, Policies, Why};
-use lakeward_protocol::ports::{Bounds, Breach, Head, Permit, Stopping};
-use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, Shape, TableVersion};
+use lakeward_protocol::core::{Action, Admit, Beginning, Break, Core, Ending, Event, LETTERS, Outcome, Policies, Why};
+use lakeward_protocol::ports::{Advance, Bounds, Breach, Gap, Head, Permit, Stopping};
+use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, Stretch, TableVersion};
 
 const PROCESSES: usize = 2;
 const PARTITIONS: usize = 2;
@@ -83,6 +83,7 @@ pub enum Move {
     Expire(u8),
     ForeignAppend,
     Reshape,
+    ReshapeLetters,
     Rewind(u8),
     Restore(u8),
 }
@@ -132,6 +133,8 @@ pub struct World {
     /// How many names each process has used.
     names: [u8; PROCESSES],
     table: Rc<Table>,
+    /// The table of dead letters, where the scene has one. Records at even offsets are bad then.
+    letters: Rc<Table>,
     late: Option<(TableVersion, Put)>,
     ends: [i64; PARTITIONS],
     oldest: [i64; PARTITIONS],
@@ -167,6 +170,11 @@ struct Process {
     /// The partitions that it was given, as far as it was told.
     told: [bool; PARTITIONS],
     stage: Vec<Span>,
+    /// Dead letters that are held, and those that are sealed: partition, offset.
+    dead: Vec<(usize, i64)>,
+    dead_batch: Option<(Shape, Vec<(usize, i64)>)>,
+    dead_opened: Option<Shape>,
+    dead_layout: Shape,
     /// The furthest that the table was seen to be, of what it was given.
     knows: [Option<i64>; PARTITIONS],
     opened: Option<Shape>,
@@ -186,6 +194,7 @@ enum Said {
 struct Put {
     permit: Permit,
     batch: Option<Batch>,
+    dead: Option<(Shape, Vec<(usize, i64)>)>,
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -195,6 +204,10 @@ struct Table {
     shape: u64,
     /// How often each offset was committed.
     counts: [Vec<u8>; PARTITIONS],
+    /// The offsets that are in a span with data.
+    covered: [Vec<bool>; PARTITIONS],
+    /// The newest span of each partition that made dead letters, up to the last one.
+    dead: [Option<(i64, i64)>; PARTITIONS],
     /// P9: the next commit of the partition has to write a gap down.
     owes_gap: [bool; PARTITIONS],
     /// What a restored table covers of partitions that nobody wrote down yet.
@@ -215,6 +228,15 @@ fn id(p: usize) -> PartitionId {
     PartitionId(u32::try_from(p).expect("few partitions"))
 }
 
+fn stretch((from, to): (i64, i64)) -> Stretch {
+    Stretch { from: offset(from), to: offset(to) }
+}
+
+/// Where the scene has dead letters.
+fn is_bad(at: i64) -> bool {
+    at % 2 == 0
+}
+
 fn small(n: usize) -> u8 {
     u8::try_from(n).expect("few")
 }
@@ -229,7 +251,8 @@ impl explore::World for World {
 
     /// Everything that is in the topic is in the table, or something is gone and all stand still.
     fn is_goal(&self) -> bool {
-        let complete = (0..PARTITIONS).all(|p| !self.exists(p) || self.table.frontier()[p] == Some(self.ends[p]));
+        let ended = |p: usize| self.table.frontier()[p] == Some(self.ends[p]) && self.owed(p).is_none();
+        let complete = (0..PARTITIONS).all(|p| !self.exists(p) || ended(p));
         let stopped = self.laws.stops && self.processes.iter().flatten().any(|process| process.is_stopped());
         complete || stopped || (!self.laws.exact && self.is_quiet())
     }
@@ -254,6 +277,9 @@ impl explore::World for World {
         let may = |left: u8, step: Move| (left > 0).then_some(step);
         moves.extend(may(self.budget.foreign, Move::ForeignAppend));
         moves.extend(may(self.budget.reshapes, Move::Reshape));
+        if self.laws.policies.dead_letters {
+            moves.extend(may(self.budget.reshapes, Move::ReshapeLetters));
+        }
         if self.budget.restores > 0 {
             let newest = self.table.versions.len() - 1;
             moves.extend((0..newest).map(|to| Move::Restore(small(to))));
@@ -283,12 +309,14 @@ impl World {
             counts: scene
                 .records
                 .map(|n| vec![0; usize::try_from(n).expect("few") + usize::from(scene.budget.appends)]),
+            covered: scene.records.map(|n| vec![false; usize::try_from(n).expect("few")]),
             ..Table::default()
         };
         let process = Rc::new(Process::new(&laws));
         Self {
             processes: [Some(process.clone()), Some(process)],
             names: [0; PROCESSES],
+            letters: Rc::new(table.clone()),
             table: Rc::new(table),
             late: None,
             ends: scene.records,
@@ -311,7 +339,9 @@ impl World {
     fn is_quiet(&self) -> bool {
         (0..PARTITIONS).filter(|p| self.exists(*p)).all(|p| {
             let owner = self.owners[p].and_then(|i| self.processes[i as usize].as_ref());
-            owner.is_some_and(|owner| owner.reading.get(&p) == Some(&self.ends[p]) && !owner.core.is_holding())
+            let is_quiet =
+                |owner: &Rc<Process>| owner.reading.get(&p) == Some(&self.ends[p]) && !owner.core.is_holding();
+            owner.is_some_and(is_quiet) && self.owed(p).is_none()
         })
     }
 
@@ -452,6 +482,13 @@ impl World {
                 self.table().put(None, frontier);
                 self.table().shape += 1;
             }
+            Move::ReshapeLetters => {
+                self.budget.reshapes -= 1;
+                let frontier = self.letters.frontier();
+                let letters = Rc::make_mut(&mut self.letters);
+                letters.put(None, frontier);
+                letters.shape += 1;
+            }
             Move::Rewind(p) => {
                 self.budget.rewinds -= 1;
                 let mut frontier = self.table.frontier();
@@ -498,10 +535,17 @@ impl World {
         let process = self.process(i);
         let from = process.reading[&p];
         process.reading.insert(p, from + 1);
-        if let Admit::Below(_) = process.core.admit(id(p)) {
-            process.stage.push((p, from, from + 1));
-            process.core.on(Event::Taken { partition: id(p), from: offset(from), to: offset(from + 1) });
+        let admitted = process.core.admit(id(p));
+        if admitted == Admit::No {
+            return;
         }
+        if let Admit::Below(_) = admitted {
+            process.stage.push((p, from, from + 1));
+        }
+        if process.dead_opened.is_some() && is_bad(from) {
+            process.dead.push((p, from));
+        }
+        process.core.on(Event::Taken { partition: id(p), from: offset(from), to: offset(from + 1) });
     }
 
     fn tell_gone(&mut self, i: usize, p: usize) {
@@ -515,12 +559,16 @@ impl World {
     fn act(&mut self, i: usize, fate: Fate) -> Checked {
         let action = self.process(i).core.next();
         let event = match action {
-            Action::Load { partitions, .. } => Event::Loaded(self.load(i, &partitions)),
-            Action::Open { .. } => {
+            Action::Load { sink, partitions } => Event::Loaded { sink, head: self.load(i, sink, &partitions) },
+            Action::Open { sink } => {
                 let process = self.process(i);
-                ensure(process.stage.is_empty(), || "P1: a stage is opened that holds records".into())?;
-                process.opened = Some(process.layout);
-                Event::Opened
+                let holds = !process.stage.is_empty() || !process.dead.is_empty();
+                ensure(!holds, || "P1: a stage is opened that holds records".into())?;
+                match sink {
+                    LETTERS => process.dead_opened = Some(process.dead_layout),
+                    _ => process.opened = Some(process.layout),
+                }
+                Event::Opened { sink }
             }
             Action::Ask { partition } => {
                 let p = partition.0 as usize;
@@ -536,11 +584,14 @@ impl World {
                 let process = self.process(i);
                 let shape = process.opened.expect("records come into an open stage");
                 process.batch = Some((shape, merged(std::mem::take(&mut process.stage))));
-                Event::Sealed(self.name(i))
+                let dead = std::mem::take(&mut process.dead);
+                let past = dead.iter().map(|(p, at)| (id(*p), offset(at + 1))).collect();
+                process.dead_batch = process.dead_opened.map(|shape| (shape, dead));
+                Event::Sealed { id: self.name(i), dead: past }
             }
             Action::Put(permit) => Event::Put(self.put(i, permit, fate)?),
-            Action::Find { commit, from, .. } => {
-                let found = self.table.find(commit, from);
+            Action::Find { sink, commit, from } => {
+                let found = self.at(sink).find(commit, from);
                 if found.is_some() {
                     self.process(i).committed();
                 }
@@ -553,10 +604,16 @@ impl World {
                     ensure(!ahead || !self.laws.exact, || {
                         format!("P1: lag tools were told {to} of partition {partition}, the table says {stored:?}")
                     })?;
+                    let owed = self.owed(partition.0 as usize).is_some_and(|owed| owed.1 <= to.get());
+                    ensure(!owed || !self.laws.exact, || {
+                        format!(
+                            "P7: lag tools were told {to} of partition {partition} before its dead letters are there"
+                        )
+                    })?;
                 }
                 Event::Announced
             }
-            Action::Tend { .. } => Event::Tended,
+            Action::Tend { sink } => Event::Tended { sink },
             Action::Release { partitions } => {
                 self.release(i, &partitions)?;
                 Event::Released(partitions)
@@ -566,7 +623,8 @@ impl World {
                 Event::Discarded
             }
             Action::End(ending) => {
-                let holds = !self.process(i).stage.is_empty() && ending != Ending::Aborted;
+                let process = self.process(i);
+                let holds = !(process.stage.is_empty() && process.dead.is_empty()) && ending != Ending::Aborted;
                 ensure(!holds, || "P1: a process ends well and leaves records that it took".into())?;
                 self.end(i);
                 return Ok(());
@@ -577,9 +635,22 @@ impl World {
         self.check_stop(i)
     }
 
-    fn load(&mut self, i: usize, partitions: &BTreeSet<PartitionId>) -> Head {
-        let head = self.table.head(partitions);
+    fn at(&self, sink: SinkId) -> &Table {
+        if sink == LETTERS { &self.letters } else { &self.table }
+    }
+
+    /// The newest span of a partition that made dead letters, as long as their table does not have them.
+    fn owed(&self, p: usize) -> Option<(i64, i64)> {
+        self.table.dead[p].filter(|(_, to)| self.letters.frontier()[p] < Some(*to))
+    }
+
+    fn load(&mut self, i: usize, sink: SinkId, partitions: &BTreeSet<PartitionId>) -> Head {
+        let head = self.at(sink).head(partitions);
         let process = self.process(i);
+        if sink == LETTERS {
+            process.dead_layout = head.shape;
+            return head;
+        }
         process.layout = head.shape;
         for (partition, stored) in &head.frontier {
             let knows = &mut process.knows[partition.0 as usize];
@@ -626,14 +697,15 @@ impl World {
     }
 
     fn discard(&mut self, i: usize, why: &Why) -> Checked {
-        let tried = self.process(i).tried.as_ref().map(Permit::commit);
-        let landed = tried.is_some_and(|tried| self.table.find(tried, TableVersion(0)).is_some());
+        let tried = self.process(i).tried.as_ref().map(|permit| (permit.sink(), permit.commit()));
+        let landed = tried.is_some_and(|(sink, tried)| self.at(sink).find(tried, TableVersion(0)).is_some());
         ensure(!landed || matches!(why, Why::Lost { .. }), || {
             format!("P1: a commit that landed is thrown away as lost: {why}")
         })?;
         let process = self.process(i);
         process.stage.clear();
-        (process.batch, process.tried) = (None, None);
+        process.dead.clear();
+        (process.batch, process.dead_batch, process.tried) = (None, None, None);
         Ok(())
     }
 
@@ -644,7 +716,12 @@ impl World {
         }
         let version = permit.version();
         self.process(i).tried = Some(permit.clone());
-        let put = Put { permit, batch: self.process(i).batch.clone() };
+        let process = self.process(i);
+        let (batch, dead) = match permit.sink() {
+            LETTERS => (None, process.dead_batch.clone()),
+            _ => (process.batch.clone(), None),
+        };
+        let put = Put { permit, batch, dead };
         let outcome = match fate {
             Fate::Fails => Outcome::Unknown,
             Fate::Conflict => Outcome::Taken,
@@ -669,6 +746,9 @@ impl World {
 
     /// P9: who knows that the table was further writes down that it went back.
     fn land_knowing(&mut self, i: usize, version: TableVersion, put: &Put) -> Result<bool, String> {
+        if put.permit.sink() == LETTERS {
+            return self.land(version, put);
+        }
         let before = self.table.frontier();
         let landed = self.land(version, put)?;
         for partition in put.permit.advances().keys().filter(|_| landed) {
@@ -684,6 +764,9 @@ impl World {
 
     /// A put arrives at the store. True if the version was free.
     fn land(&mut self, version: TableVersion, put: &Put) -> Result<bool, String> {
+        if put.permit.sink() == LETTERS {
+            return self.land_letters(version, put);
+        }
         if version.0 != self.table.versions.len() as u64 {
             return Ok(false);
         }
@@ -698,6 +781,8 @@ impl World {
             ensure(advance.expect == stored, || {
                 format!("P2: partition {p} was expected at {:?}, it is at {stored:?}", advance.expect)
             })?;
+            ensure(self.owed(p).is_none(), || format!("P7: partition {p} goes on while dead letters of it are owed"))?;
+            self.check_mark(p, *advance, put.permit.dead().get(partition).copied())?;
             let gap = put.permit.gaps().iter().any(|gap| gap.partition == *partition);
             ensure(gap || !self.table.owes_gap[p], || format!("P9: partition {p} goes on in silence"))?;
             self.check_link(p, stored, advance.from, gap)?;
@@ -711,6 +796,75 @@ impl World {
         }
         self.table().put(Some(commit), frontier);
         Ok(true)
+    }
+
+    /// P7: a commit says that it made dead letters exactly if it did.
+    fn check_mark(&mut self, p: usize, advance: Advance, said: Option<Offset>) -> Checked {
+        if !self.laws.policies.dead_letters {
+            return Ok(());
+        }
+        let made = (advance.from.get()..advance.to.get()).rfind(|at| is_bad(*at)).map(|at| offset(at + 1));
+        ensure(made == said, || {
+            format!("P7: the dead letters of partition {p} end at {made:?}, the commit says {said:?}")
+        })?;
+        if let Some(to) = said {
+            self.table().dead[p] = Some((advance.from.get(), to.get()));
+        }
+        Ok(())
+    }
+
+    /// A put arrives at the table of dead letters. True if the version was free.
+    fn land_letters(&mut self, version: TableVersion, put: &Put) -> Result<bool, String> {
+        if version.0 != self.letters.versions.len() as u64 {
+            return Ok(false);
+        }
+        let commit = put.permit.commit();
+        ensure(self.letters.find(commit, TableVersion(0)).is_none(), || format!("P1: commit {commit} lands twice"))?;
+        let nothing = (Shape(self.letters.shape), Vec::new());
+        let (shape, rows) = put.dead.as_ref().unwrap_or(&nothing);
+        ensure(shape.0 == self.letters.shape, || "P1: dead letters land that were made for another shape".into())?;
+        let mut frontier = self.letters.frontier();
+        for (partition, advance) in put.permit.advances() {
+            let p = partition.0 as usize;
+            let (from, to) = (advance.from.get(), advance.to.get());
+            ensure(Some(to) <= self.table.frontier()[p], || {
+                format!("P7: dead letters of partition {p} up to {to} are there before their rows")
+            })?;
+            let here: Vec<i64> = rows.iter().filter(|(of, _)| *of == p).map(|(_, at)| *at).collect();
+            self.check_letters(p, &here, to, put)?;
+            let stored = frontier[p].map(offset);
+            ensure(advance.expect == stored, || {
+                format!("P2: letters of partition {p} were expected at {:?}, they are at {stored:?}", advance.expect)
+            })?;
+            let gap = put.permit.gaps().iter().any(|gap| gap.partition == *partition);
+            ensure(gap || stored.is_none_or(|stored| stored.get() == from), || {
+                format!("P2: letters of partition {p} go on at {from}, they are at {stored:?}")
+            })?;
+            frontier[p] = Some(to);
+        }
+        let strangers = rows.iter().any(|(p, _)| !put.permit.advances().contains_key(&id(*p)));
+        ensure(!strangers, || "P1: dead letters land without a span".into())?;
+        Rc::make_mut(&mut self.letters).put(Some(commit), frontier);
+        Ok(true)
+    }
+
+    /// P1, P9: each bad record of the spans that the table has is a letter once, or in a gap.
+    fn check_letters(&mut self, p: usize, rows: &[i64], to: i64, put: &Put) -> Checked {
+        let covered = self.table.covered[p].clone();
+        let counts = &mut Rc::make_mut(&mut self.letters).counts[p];
+        for at in (0..to).filter(|at| is_bad(*at)) {
+            let index = usize::try_from(at).expect("not negative");
+            counts[index] += u8::from(rows.contains(&at));
+            ensure(counts[index] <= 1, || format!("P1: the dead letter of offset {at} of partition {p} lands twice"))?;
+            let skips = |gap: &Gap| gap.partition == id(p) && (gap.from.get()..gap.to.get()).contains(&at);
+            if covered[index] && counts[index] == 0 {
+                let told = put.permit.gaps().iter().any(skips);
+                ensure(told, || format!("P9: the dead letter of offset {at} of partition {p} is lost in silence"))?;
+                counts[index] = 1;
+            }
+        }
+        let all = rows.iter().all(|at| is_bad(*at) && *at < to);
+        ensure(all, || format!("P1: letters {rows:?} of partition {p} land in a span up to {to}"))
     }
 
     /// P2: data begins where the table stands, or at the first place that anybody began at.
@@ -741,6 +895,9 @@ impl World {
         for (p, from, to) in spans {
             for at in from..to {
                 let exact = self.laws.exact;
+                if let Some(covered) = self.table().covered[p].get_mut(usize::try_from(at).expect("not negative")) {
+                    *covered = true;
+                }
                 let count = &mut self.table().counts[p][usize::try_from(at).expect("not negative")];
                 *count += u8::from(exact);
                 ensure(*count <= 1, || format!("P1: offset {at} of partition {p} lands twice"))?;
@@ -773,6 +930,10 @@ impl Process {
             inbox: VecDeque::new(),
             told: [false; PARTITIONS],
             stage: Vec::new(),
+            dead: Vec::new(),
+            dead_batch: None,
+            dead_opened: None,
+            dead_layout: Shape(0),
             knows: [None; PARTITIONS],
             opened: None,
             layout: Shape(0),
@@ -792,6 +953,10 @@ impl Process {
 
     fn committed(&mut self) {
         let permit = self.tried.take().expect("what was put was tried");
+        if permit.sink() == LETTERS {
+            (self.batch, self.dead_batch) = (None, None);
+            return;
+        }
         for (partition, advance) in permit.advances() {
             self.knows[partition.0 as usize] = Some(advance.to.get());
         }
@@ -859,6 +1024,7 @@ impl Table {
             frontier: asked.iter().filter_map(|p| of(p, &frontier)).collect(),
             shape: Shape(self.shape),
             breach,
+            dead: asked.iter().filter_map(|p| Some((*p, stretch(self.dead[p.0 as usize]?)))).collect(),
         }
     }
 }

@@ -49,6 +49,29 @@ fn every_record_lands_exactly_once() {
     }
 }
 
+/// Dead letters over memory, fewer: each run has two tables.
+const LETTER_SEEDS: u64 = 1_000;
+
+#[test]
+fn every_bad_record_is_a_dead_letter_exactly_once() {
+    let mut coverage = Coverage::default();
+    for seed in seeds().into_iter().filter(|seed| *seed < LETTER_SEEDS || std::env::var("SIM_SEEDS").is_ok()) {
+        let plan = Plan { losses: false, ..Plan::default() };
+        let report = run(seed, &plan, &MemorySite::with_letters());
+        if let Some(broken) = report.broken {
+            panic!("SIM_SEEDS={seed} with dead letters: {broken}\n{}", report.history.join("\n"));
+        }
+        coverage.add(&report.coverage);
+    }
+    println!("{}", coverage.lines());
+    if std::env::var("SIM_SEEDS").is_err() {
+        let kinds = ["letters committed", "read again for letters", "retrying letters", "crash AfterPut", "freeze"];
+        let more = ["discarded, fenced", "discarded, reshaped", "discarded, lost", "late put lands", "crash BeforePut"];
+        let missed: Vec<_> = kinds.into_iter().chain(more).filter(|kind| coverage.of(kind) == 0).collect();
+        assert!(missed.is_empty(), "never happened with dead letters: {missed:?}");
+    }
+}
+
 /// Seeds over Delta: each takes some hundredths of a second.
 const DELTA_SEEDS: u64 = 200;
 

@@ -40,7 +40,13 @@ fn first(plan: StepPlan, checkpoints: &[Checkpoint], sinks: [Pair; 2], breach: O
             StepAction::Load { sink, .. } => {
                 let frontier = frontier(sinks[usize::from(sink.0)]);
                 let breach = breach.filter(|_| sink.0 == 0).cloned();
-                core.on(StepEvent::Loaded(Head { version: TableVersion(7), frontier, shape: Shape(1), breach }));
+                core.on(StepEvent::Loaded(Head {
+                    version: TableVersion(7),
+                    frontier,
+                    shape: Shape(1),
+                    breach,
+                    dead: [].into(),
+                }));
             }
             StepAction::Open { sink } => core.on(StepEvent::Opened(sink)),
             StepAction::Ask { partition } => {
@@ -132,7 +138,13 @@ fn sinks_without_an_order_among_them_are_refused() {
     core.on(StepEvent::Gained(BTreeSet::from([P0, P1])));
     core.on(StepEvent::Listed(vec![checkpoint(3, (5, 5))]));
     for place in [(6, 7), (7, 6), (8, 8)] {
-        let head = Head { version: TableVersion(7), frontier: frontier(place), shape: Shape(1), breach: None };
+        let head = Head {
+            version: TableVersion(7),
+            frontier: frontier(place),
+            shape: Shape(1),
+            breach: None,
+            dead: [].into(),
+        };
         core.on(StepEvent::Loaded(head));
     }
     let StepAction::Stop(reason) = core.next() else {
