@@ -74,8 +74,8 @@ fn throttling_is_waited_out() {
     let (topic, lake) = (topic(1), Lake::at_objects(&objects));
     topic.produce(ids(0..10, 1));
     let ingest = lake.ingest(&topic, "t").with(&["-l", "1"]);
-    // From the very start: 40 requests, of all kinds.
-    objects.plan(40, Fault::Refuse(503, "SlowDown"), |_| true);
+    // From the very start: 20 requests, of all kinds.
+    objects.plan(20, Fault::Refuse(503, "SlowDown"), |_| true);
     let running = ingest.start();
     lake.files("t").wait_rows(10);
     let ended = running.stop();
