@@ -7,6 +7,8 @@ const MIB: u64 = 1 << 20;
 const DEFAULT_SHARE: u64 = 4;
 const DEFAULT_MOST: u64 = 1024 * MIB;
 const DEFAULT_LEAST: u64 = 256 * MIB;
+/// What a process takes that holds no record.
+const BESIDE: u64 = 24 * MIB;
 
 /// Bytes for each of the places that hold records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +37,13 @@ impl Budget {
         Self::of(self.total_bytes / u64::try_from(parts.max(1)).unwrap_or(u64::MAX))
     }
 
-    /// What is not shared out is for code, metadata, the allocator, and the files of a commit under way, which are
-    /// held beside what the stage holds.
+    /// What is not shared out is for metadata and the allocator, and for the files of a commit under way: a store that
+    /// stalls has them held beside what the stage holds.
     fn of(total: u64) -> Self {
-        Self {
-            total_bytes: total,
-            fetch_bytes: (total / 8).clamp(4 * MIB, 16 * MIB),
-            arena_bytes: (total / 16).clamp(2 * MIB, 16 * MIB),
-            stage_bytes: total * 2 / 5,
-        }
+        let fetch_bytes = (total / 8).clamp(4 * MIB, 16 * MIB);
+        let arena_bytes = (total / 16).clamp(2 * MIB, 16 * MIB);
+        let left = total.saturating_sub(fetch_bytes + arena_bytes + BESIDE);
+        Self { total_bytes: total, fetch_bytes, arena_bytes, stage_bytes: (total * 2 / 5).min(left / 2) }
     }
 }
 
