@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lakeward_delta::{Housekeeping, Table};
+use lakeward_delta::{Admission, Housekeeping, Table};
 use lakeward_kafka::{LagProbe, Source};
 use lakeward_protocol::core::Core;
 use lakeward_protocol::drive::Drive;
@@ -40,7 +40,7 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
             .block_on(admin::serve(address, metrics, ready.clone()))
             .map_err(|error| Failure::new(Exit::Config, error))?;
     }
-    let Some(_admission) = session.admit(&plan.args.table, plan.args.unsafe_single_writer)? else { return Ok(()) };
+    let Some(_admissions) = admissions(&plan, &session)? else { return Ok(()) };
     let Some((table, source)) = open(&plan, &session)? else { return Ok(()) };
     let Some((table, letters)) = letters::open(&plan, &session, &source, table)? else { return Ok(()) };
     let ends = match plan.args.ends_at_latest_offsets {
@@ -62,6 +62,16 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
         None => drive,
     };
     drive.run().map(|_| ()).map_err(|stopped| Failure::stopped(&plan.args.topic, &name, &stopped))
+}
+
+/// Leave to write to the table, and to that of dead letters. `None` when told to stop meanwhile.
+fn admissions(plan: &Plan, session: &Session) -> Result<Option<Vec<Admission>>, Failure> {
+    let mut all = Vec::new();
+    for location in [Some(plan.args.table.as_str()), plan.args.dead_letters.table()].into_iter().flatten() {
+        let Some(admission) = session.admit(location, plan.args.unsafe_single_writer)? else { return Ok(None) };
+        all.push(admission);
+    }
+    Ok(Some(all))
 }
 
 /// The table, or a reason why not, before the topic is waited for; then the topic, and the table
