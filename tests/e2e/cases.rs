@@ -30,7 +30,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 const LATER: &[(&str, &[&str])] = &[
     (
         "Everything a kafka-delta-ingest user has: registries, evolution",
-        &["K53", "K64", "K65", "P11", "P28", "P46", "P47", "P49"],
+        &["K53", "K64", "K65", "P11", "P28", "P47", "P49"],
     ),
     ("Incremental SQL: upsert and changelog sinks", &["P35"]),
 ];

@@ -223,6 +223,12 @@ impl Running {
         Ok((status, body.to_owned()))
     }
 
+    /// Its command line, as everybody on the machine sees it.
+    pub fn command_line(&self) -> String {
+        let line = fs::read(format!("/proc/{}/cmdline", self.child.id())).unwrap_or_default();
+        String::from_utf8_lossy(&line).replace('\0', " ")
+    }
+
     /// The most memory it ever held, in MB (VmHWM).
     pub fn peak_memory_mb(&mut self) -> u64 {
         self.status_mb("VmHWM:")

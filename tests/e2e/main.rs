@@ -23,6 +23,7 @@ use crate::table::Table;
 mod cases;
 mod cli;
 mod commits;
+mod compat;
 mod deadletters;
 mod formats;
 mod gaps;
@@ -30,15 +31,18 @@ mod groups;
 mod ingest;
 mod kills;
 mod memory;
+mod offsets;
 mod partitions;
 mod proof;
 mod reader;
 mod replays;
 mod run;
+mod security;
 mod stores;
 mod table;
 mod tidy;
 mod values;
+mod watching;
 
 /// The longest that anything may take on a loaded machine. Reached only by what is broken.
 pub const DEADLINE: Duration = Duration::from_secs(90);

@@ -1,4 +1,4 @@
-//! The admin port: `/metrics` for Prometheus, `/healthz` and `/readyz` for schedulers.
+//! The admin port: `/` for people, `/metrics` for Prometheus, `/healthz` and `/readyz` for schedulers.
 //!
 //! None of them asks Kafka or the store: a probe must not fail because a service does.
 
@@ -6,9 +6,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::{Router, routing::get};
 use metrics_exporter_prometheus::PrometheusHandle;
+
+use page::Page;
+
+pub mod page;
 
 /// Whether the job has its tables and its places in the groups.
 #[derive(Clone)]
@@ -53,14 +57,17 @@ pub struct AdminError {
 ///
 /// # Errors
 /// When the address can't be had.
-pub async fn serve(address: SocketAddr, metrics: PrometheusHandle, ready: Ready) -> Result<(), AdminError> {
+pub async fn serve(address: SocketAddr, metrics: PrometheusHandle, ready: Ready, page: Page) -> Result<(), AdminError> {
     let listener = tokio::net::TcpListener::bind(address).await.map_err(|source| AdminError { address, source })?;
-    tracing::info!("admin port at http://{address}: /metrics /healthz /readyz");
+    tracing::info!("admin port at http://{address}: / /metrics /healthz /readyz");
+    let (for_page, for_status, of_page) = (ready.clone(), ready.clone(), page.clone());
+    let html =
+        move || async move { ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], of_page.html(for_page.get())) };
+    let status =
+        move || async move { ([(header::CONTENT_TYPE, "application/json")], page.json(for_status.get()).to_string()) };
     let app = Router::new()
-        .route(
-            "/",
-            get(|| async { concat!("lakeward ", env!("CARGO_PKG_VERSION"), "\n/metrics\n/healthz\n/readyz\n") }),
-        )
+        .route("/", get(html))
+        .route("/api/status", get(status))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(move || async move { readiness(&ready) }))
         .route("/metrics", get(move || async move { metrics.render() }));

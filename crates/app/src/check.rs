@@ -1,7 +1,11 @@
-//! `lakeward check`: what a pipeline would do, what it would keep, and whether its sources and sinks fit. Writes nothing.
+//! `lakeward check`: what a pipeline would do, what it would keep, and whether its sources and sinks fit; of an ingest
+//! `check/ingest.rs` says it. Writes nothing.
+
+mod ingest;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use lakeward_circuit::compile::{Compiled, SinkPlan};
 use lakeward_circuit::pipeline::{
@@ -11,25 +15,34 @@ use lakeward_delta::{Checkpoints, DeltaError, Table, TableOptions, TableSchema, 
 use lakeward_kafka::{KafkaError, Sink, SinkConfig, Source, SourceConfig};
 use lakeward_protocol::ports::Exit;
 
-use crate::cli::pipeline::CheckArgs;
+use crate::cli::pipeline::{CheckArgs, CheckOther};
 use crate::failure::Failure;
 use crate::pipeline::{self, Way};
 use crate::report::{counted, grouped};
 use crate::run::messages::MessageWriter;
+use crate::secrets;
 use crate::session::Session;
 
 /// Prints what would be done.
 ///
 /// # Errors
-/// When the pipeline can't be planned, or a source or sink does not fit.
-pub fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let loaded = pipeline::load(&args.pipeline)?;
-    let session = if args.offline { None } else { Some(Session::start()?) };
+/// When the pipeline can't be planned, or a source or sink does not fit; what would stop an ingest.
+pub fn run(args: CheckArgs) -> Result<(), Failure> {
+    match (args.other, args.pipeline) {
+        (Some(CheckOther::Ingest(args)), _) => ingest::run(*args),
+        (None, Some(path)) => run_pipeline(&path, args.offline),
+        (None, None) => Err(Failure::usage("check what? Name a pipeline file, or write: check ingest TOPIC TABLE")),
+    }
+}
+
+fn run_pipeline(path: &Path, offline: bool) -> Result<(), Failure> {
+    let loaded = pipeline::load(path)?;
+    let session = if offline { None } else { Some(Session::start()?) };
     let mut faults = Vec::new();
     let (pipeline, compiled) = (&loaded.pipeline, &loaded.compiled);
     println!(
         "{}: {}, {}, {}",
-        args.pipeline.display(),
+        path.display(),
         counted(pipeline.sources.len(), "source"),
         counted(pipeline.views.len(), "view"),
         counted(pipeline.sinks.len(), "sink")
@@ -162,7 +175,8 @@ pub fn sink_config(kafka: &KafkaSink, app_id: &str, name: &str) -> SinkConfig {
 }
 
 fn settings(given: &[KafkaSetting]) -> Vec<(String, String)> {
-    given.iter().map(|setting| (setting.name.clone(), setting.value.reveal().to_owned())).collect()
+    let given: Vec<_> = given.iter().map(|setting| (setting.name.clone(), setting.value.reveal().to_owned())).collect();
+    secrets::kafka(&given)
 }
 
 /// Looks at the columns, and asks the brokers for the topic.

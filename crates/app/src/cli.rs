@@ -4,21 +4,40 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_protocol::core;
 
+use crate::secrets;
+use crate::start::Start;
+use pipeline::{CheckArgs, CheckOther};
+
 pub mod dlq;
 pub mod format;
+pub mod offsets;
 pub mod pipeline;
 
 /// Carries streams to the lake, exactly once.
 #[derive(Debug, Parser)]
 #[command(name = "lakeward", version, max_term_width = 110, disable_help_subcommand = true)]
 pub struct Cli {
+    /// How to log, on standard error.
+    #[arg(long, global = true, default_value = "text", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// How to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line of text for each event.
+    Text,
+    /// A JSON object on a line for each event.
+    Json,
 }
 
 /// The commands.
@@ -28,8 +47,8 @@ pub enum Command {
     Ingest(Box<IngestArgs>),
     /// Keep the answers of a pipeline up to date, exactly once, until stopped.
     Run(pipeline::RunArgs),
-    /// Plan a pipeline, look at its sources and sinks, and write nothing.
-    Check(pipeline::CheckArgs),
+    /// Say what a pipeline, or an ingest, would do, and write nothing.
+    Check(CheckArgs),
     /// Show the incremental plan of a pipeline, as a tree or a picture.
     Explain(pipeline::ExplainArgs),
     /// Ask a question in SQL about a pipeline's tables, or about any Delta table.
@@ -41,6 +60,9 @@ pub enum Command {
     /// Look at dead letters, and send them again.
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
+    /// Show where a table's jobs go on, or set it.
+    #[command(subcommand)]
+    Offsets(offsets::OffsetsCommand),
     /// See it work: an embedded broker, two workers, kills, and the proof.
     Demo(DemoArgs),
 }
@@ -76,6 +98,13 @@ pub struct IngestArgs {
     /// Where a partition begins that the table has no offset of.
     #[arg(short = 'o', long, env = "KAFKA_AUTO_OFFSET_RESET", default_value = "earliest", value_name = "WHERE")]
     pub auto_offset_reset: Reset,
+
+    /// Where partitions begin that the table has no offset of: earliest, latest, timestamp:2024-01-31T12:00:00Z
+    /// (or ms since 1970), or offsets:0=123,1=45 (the first offset to take).
+    ///
+    /// Written to the table before any data. Instead of -o and --seek_offsets.
+    #[arg(long, value_name = "WHERE", conflicts_with_all = ["auto_offset_reset", "seek_offsets"])]
+    pub start: Option<Start>,
 
     /// Longest wait before a record is committed, in seconds.
     ///
@@ -115,6 +144,13 @@ pub struct IngestArgs {
     /// Stop at the end that the topic had at the start.
     #[arg(short = 'e', long, env = "ENDS_AT_LATEST_OFFSETS")]
     pub ends_at_latest_offsets: bool,
+
+    /// Send the peer's metrics to statsd here; an empty text sends none.
+    ///
+    /// KDI_METRICS_PREFIX replaces kafka_delta_ingest in their names; KDI_METRICS_INPUT_QUEUE_SIZE is how many
+    /// timings a second are sent at most (100).
+    #[arg(short = 's', long, env = "STATSD_ENDPOINT", default_value = "localhost:8125", value_name = "HOST:PORT")]
+    pub statsd_endpoint: String,
 
     /// Make the table if there is none: from --schema, else inferred from the first messages.
     #[arg(long)]
@@ -301,15 +337,80 @@ pub enum Output {
 /// Reads the process's command line; prints help or what is wrong, and ends with 0 or 2.
 #[must_use]
 pub fn parse() -> Cli {
-    let cli = Cli::parse_from(std::env::args_os().map(with_dashes));
-    if let Command::Ingest(args) = &cli.command
-        && let Some(extra) = args.extra.first()
-    {
-        let text =
-            format!("unexpected value '{extra}': -t and -K take one value each, so write the option before every one");
-        <Cli as clap::CommandFactory>::command().error(clap::error::ErrorKind::TooManyValues, text).exit();
+    read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+}
+
+fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let matches = Cli::command().try_get_matches_from(arguments.into_iter().map(with_dashes))?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    let wrong = |kind, text: String| Err(Cli::command().error(kind, text));
+    if cli.settings().iter().any(|(key, _)| key.is_empty()) {
+        // What stands there instead is not shown: it may be a secret.
+        let text = "a value of -K, --kafka-setting is not KEY=VALUE, such as session.timeout.ms=30000".to_owned();
+        return wrong(ErrorKind::ValueValidation, text);
     }
-    cli
+    if let Some(args) = cli.ingest_mut() {
+        if let Some(extra) = args.extra.first() {
+            let shown = match extra.split_once('=') {
+                Some((key, _)) if secrets::is_secret(key) => format!("{key}=..."),
+                _ => extra.clone(),
+            };
+            let text = format!(
+                "unexpected value '{shown}': -t and -K take one value each, so write the option before every one"
+            );
+            return wrong(ErrorKind::TooManyValues, text);
+        }
+        if came_from_environment(&matches, "transforms") {
+            args.transforms = args.transforms.iter().flat_map(|text| each_line(text)).collect();
+        }
+        if came_from_environment(&matches, "dlq_transforms") {
+            let transforms = &mut args.dead_letters.dlq_transforms;
+            *transforms = transforms.iter().flat_map(|text| each_line(text)).collect();
+        }
+    }
+    Ok(cli)
+}
+
+impl Cli {
+    /// The options of an ingest, to be run or checked.
+    fn ingest_mut(&mut self) -> Option<&mut IngestArgs> {
+        match &mut self.command {
+            Command::Ingest(args) => Some(args),
+            Command::Check(CheckArgs { other: Some(CheckOther::Ingest(args)), .. }) => Some(args),
+            _ => None,
+        }
+    }
+
+    fn settings(&self) -> &[(String, String)] {
+        match &self.command {
+            Command::Ingest(args) => &args.kafka.kafka_settings,
+            Command::Check(CheckArgs { other: Some(CheckOther::Ingest(args)), .. }) => &args.kafka.kafka_settings,
+            Command::Verify(args) => &args.kafka_settings,
+            Command::Status(args) => &args.kafka_settings,
+            Command::Offsets(offsets::OffsetsCommand::Set(args)) => &args.kafka_settings,
+            _ => &[],
+        }
+    }
+}
+
+/// Whether the value of the innermost command's option is a variable's.
+fn came_from_environment(matches: &clap::ArgMatches, option: &str) -> bool {
+    match matches.subcommand() {
+        Some((_, inner)) => came_from_environment(inner, option),
+        None => matches.value_source(option) == Some(clap::parser::ValueSource::EnvVariable),
+    }
+}
+
+/// A variable holds one transform a line; a line that begins with a blank goes on with the one before.
+fn each_line(text: &str) -> Vec<String> {
+    let mut transforms: Vec<String> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        match transforms.last_mut().filter(|_| line.starts_with(char::is_whitespace)) {
+            Some(before) => *before = format!("{before}\n{line}"),
+            None => transforms.push(line.to_owned()),
+        }
+    }
+    transforms
 }
 
 /// `--allowed_latency=5` is `--allowed-latency=5`: the peer's spelling of long options.
@@ -323,11 +424,10 @@ fn with_dashes(argument: OsString) -> OsString {
     }
 }
 
-fn setting(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        _ => Err("want KEY=VALUE, such as session.timeout.ms=30000".to_owned()),
-    }
+/// What is not KEY=VALUE has no key: were it refused here, clap would show it.
+fn setting(text: &str) -> Result<(String, String), std::convert::Infallible> {
+    let (key, value) = text.split_once('=').unwrap_or_default();
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -336,7 +436,7 @@ mod tests {
 
     fn ingest(arguments: &[&str]) -> Result<IngestArgs, clap::Error> {
         let words = ["lakeward", "ingest", "topic", "table"].into_iter().chain(arguments.iter().copied());
-        Cli::try_parse_from(words.map(|word| with_dashes(word.into()))).map(|cli| match cli.command {
+        read(words.map(OsString::from)).map(|cli| match cli.command {
             Command::Ingest(args) => *args,
             other => panic!("{other:?}"),
         })
@@ -372,11 +472,34 @@ mod tests {
     #[test]
     fn transforms_repeat_and_take_one_value_each() {
         assert_eq!(ingest(&["-t", "a: b", "-t", "c: d"]).unwrap().transforms, ["a: b", "c: d"]);
-        assert_eq!(ingest(&["-t", "a: b", "c: d"]).unwrap().extra, ["c: d"]);
+        for (arguments, shown) in [(&["-t", "a: b", "c: d"], "'c: d'"), (&["-K", "a=b", "sasl.password=x"], "=...'")] {
+            let error = ingest(arguments).unwrap_err().to_string();
+            assert!(error.contains(shown) && !error.contains("password=x"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_variable_holds_a_transform_a_line() {
+        #[rustfmt::skip] // columns: text, transforms
+        let cases: [(&str, &[&str]); 4] = [
+            ("a: b",                         &["a: b"]),
+            ("a: b\nc: d\n",                 &["a: b", "c: d"]),
+            ("\na: {x: y,\n    z: y}\r\nc: d", &["a: {x: y,\n    z: y}", "c: d"]),
+            ("  a: b\n",                     &["  a: b"]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(each_line(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_none_is_not_shown() {
+        let error = ingest(&["-K", "sasl.password:hunter2"]).unwrap_err();
+        assert!(error.exit_code() == 2 && !error.to_string().contains("hunter2"), "{error}");
     }
 
     #[test]
     fn the_command_line_is_consistent() {
-        <Cli as clap::CommandFactory>::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

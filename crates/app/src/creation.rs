@@ -33,7 +33,7 @@ pub fn ensure(plan: &Plan, session: &Session) -> Result<Option<()>, Failure> {
     }
     let schema = match &plan.schema {
         Some(schema) => schema.clone(),
-        None => match inferred(plan, session)? {
+        None => match inferred(plan, session, true)? {
             Some(schema) => schema,
             None => return Ok(None),
         },
@@ -48,10 +48,25 @@ pub fn ensure(plan: &Plan, session: &Session) -> Result<Option<()>, Failure> {
     Ok(Some(()))
 }
 
+/// The schema of the table that would be made now. `None`: no message is there to infer one from.
+///
+/// # Errors
+/// A schema that no table can have.
+pub fn schema(plan: &Plan, session: &Session) -> Result<Option<TableSchema>, Failure> {
+    match &plan.schema {
+        Some(schema) => Ok(Some(schema.clone())),
+        None => inferred(plan, session, false),
+    }
+}
+
+/// How the table differs from what the options ask for.
+pub fn difference(plan: &Plan, table: &Table) -> Option<String> {
+    table.difference(&asked(plan, table)?)
+}
+
 /// Warns where the table is another than the options ask for. It stays as it is: they are for new tables.
 pub fn compare(plan: &Plan, table: &Table) {
-    let Some(asked) = asked(plan, table) else { return };
-    if let Some(difference) = table.difference(&asked) {
+    if let Some(difference) = difference(plan, table) {
         tracing::warn!(
             "table {} was there already and stays as it is, but {difference}: --schema and --partition-by only shape \
              new tables; give them as the table is, or name another table",
@@ -71,12 +86,18 @@ fn asked(plan: &Plan, table: &Table) -> Option<NewTable> {
 }
 
 /// The schema of the topic's first messages, and columns for the transforms that have none.
-fn inferred(plan: &Plan, session: &Session) -> Result<Option<TableSchema>, Failure> {
+///
+/// Waits for a first message, or else says `None` where there is none.
+fn inferred(plan: &Plan, session: &Session, waits: bool) -> Result<Option<TableSchema>, Failure> {
     let samples = if plan.format.is_known() {
         Vec::new()
     } else {
-        tracing::info!("no --schema: waiting for messages of topic {} to infer one", plan.args.topic);
-        let Some(samples) = samples(plan, session)? else { return Ok(None) };
+        if waits {
+            tracing::info!("no --schema: waiting for messages of topic {} to infer one", plan.args.topic);
+        }
+        let Some(samples) = samples(plan, session, waits)?.filter(|samples| !samples.is_empty()) else {
+            return Ok(None);
+        };
         samples
     };
     let schema = plan.format.infer(samples.iter().map(Vec::as_slice));
@@ -88,8 +109,8 @@ fn inferred(plan: &Plan, session: &Session) -> Result<Option<TableSchema>, Failu
     TableSchema::from_arrow(&schema).map(Some).map_err(|error| Failure::port(&error))
 }
 
-/// The values of the first messages there are, from every partition; waits for a first one.
-fn samples(plan: &Plan, session: &Session) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+/// The values of the first messages there are, from every partition; `waits` for a first one.
+fn samples(plan: &Plan, session: &Session, waits: bool) -> Result<Option<Vec<Vec<u8>>>, Failure> {
     let failed = |error: lakeward_kafka::KafkaError| Failure::port(&error);
     let asking = Source::assign(plan.source.clone(), std::collections::BTreeSet::new()).map_err(failed)?;
     let Some(partitions) = session.wait_for(|| asking.partitions())? else { return Ok(None) };
@@ -100,7 +121,7 @@ fn samples(plan: &Plan, session: &Session) -> Result<Option<Vec<Vec<u8>>>, Failu
     }
     source.start(&oldest).map_err(failed)?;
     let (mut samples, mut quiet) = (Vec::new(), 0);
-    while samples.len() < SAMPLES && (samples.is_empty() || quiet < SETTLE_POLLS) {
+    while samples.len() < SAMPLES && ((waits && samples.is_empty()) || quiet < SETTLE_POLLS) {
         if session.signals.raised() {
             return Ok(None);
         }
@@ -108,7 +129,7 @@ fn samples(plan: &Plan, session: &Session) -> Result<Option<Vec<Vec<u8>>>, Failu
             Some(Input::Records(records)) => {
                 samples.extend(records.entries().iter().filter_map(|entry| records.value(entry)).map(<[u8]>::to_vec));
             }
-            _ => quiet += usize::from(!samples.is_empty()),
+            _ => quiet += usize::from(!waits || !samples.is_empty()),
         }
     }
     Ok(Some(samples))

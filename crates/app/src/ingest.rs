@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lakeward_delta::{Admission, Housekeeping, Table};
+use lakeward_delta::{Admission, Housekeeping, Signs, Table};
 use lakeward_kafka::{LagProbe, Source};
 use lakeward_protocol::core::Core;
 use lakeward_protocol::drive::Drive;
 use lakeward_protocol::ports::Exit;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
+use crate::admin::page::Page;
 use crate::admin::{self, Ready};
 use crate::cli::IngestArgs;
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ use crate::session::Session;
 use crate::stage::{Held, Shards};
 use crate::watch::{Progress, Reporter};
 use crate::world::Os;
-use crate::{creation, letters, meters, refused};
+use crate::{creation, letters, meters, refused, statsd};
 
 /// How often gauges are brought up to date.
 pub const REPORT: Duration = Duration::from_secs(1);
@@ -33,16 +34,21 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     let session = Session::start()?;
     let (ready, progress) = (Ready::default(), Progress::default());
+    if let Some(options) = &plan.statsd {
+        statsd::start(options, session.runtime.handle());
+    }
     if let Some(address) = plan.args.admin {
-        let metrics = metrics_recorder();
-        session
-            .runtime
-            .block_on(admin::serve(address, metrics, ready.clone()))
-            .map_err(|error| Failure::new(Exit::Config, error))?;
+        let (args, metrics) = (&plan.args, metrics_recorder());
+        let job = [("topic", &args.topic), ("table", &args.table), ("app_id", &args.app_id)];
+        let page = Page::new(job.map(|(name, value)| (name, value.clone())).into());
+        page.add("", &progress);
+        let served = admin::serve(address, metrics, ready.clone(), page);
+        session.runtime.block_on(served).map_err(|error| Failure::new(Exit::Config, error))?;
     }
     let Some(_admissions) = admissions(&plan, &session)? else { return Ok(()) };
     let Some((table, source)) = open(&plan, &session)? else { return Ok(()) };
     let Some((table, letters)) = letters::open(&plan, &session, &source, table)? else { return Ok(()) };
+    let Some(starts) = plan.starts(&session, &source)? else { return Ok(()) };
     let ends = match plan.args.ends_at_latest_offsets {
         true => match session.wait_for(|| source.ends())? {
             Some(ends) => Some(ends),
@@ -54,14 +60,16 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::new(Exit::TryAgain, format_args!("can't start a thread: {error}")))?;
 
     report(&session, &progress, source.lag_probe(), stage.held(), table.housekeeping(), Labels::new());
-    let (core, limits, name) = (Core::new(plan.policies(ends)), plan.limits(), table.name().to_owned());
+    let (core, limits, name) = (Core::new(plan.policies(starts, ends)), plan.limits(), table.name().to_owned());
     let world = Os::new(session.signals.clone());
     let drive = Drive::new(core, source, stage, table, world, Reporter::new(progress, ready), limits);
     let drive = match letters {
         Some(letters) => drive.with_letters(letters),
         None => drive,
     };
-    drive.run().map(|_| ()).map_err(|stopped| Failure::stopped(&plan.args.topic, &name, &stopped))
+    let ended = drive.run();
+    statsd::flush();
+    ended.map(|_| ()).map_err(|stopped| Failure::stopped(&plan.args.topic, &name, &stopped))
 }
 
 /// Leave to write to the table, and to that of dead letters. `None` when told to stop meanwhile.
@@ -88,9 +96,11 @@ fn open(plan: &Plan, session: &Session) -> Result<Option<(Table, Source)>, Failu
     if plan.args.create && creation::ensure(plan, session)?.is_none() {
         return Ok(None);
     }
-    let table = session.wait_for(|| Table::open(&plan.args.table, plan.table_options(session, Some(topic.clone()))))?;
-    if let Some(table) = &table {
+    let mut table =
+        session.wait_for(|| Table::open(&plan.args.table, plan.table_options(session, Some(topic.clone()))))?;
+    if let Some(table) = &mut table {
         creation::compare(plan, table);
+        table.sign(Signs::Beginnings, plan.signature());
         let id = topic.id_text().unwrap_or_else(|| "unknown".to_owned());
         tracing::info!("topic {} (id {id}) into table {} as {}", topic.name, table.name(), plan.args.app_id);
     }

@@ -22,6 +22,7 @@ mod footprint;
 mod ingest;
 mod letters;
 mod meters;
+mod offsets;
 mod pipeline;
 mod plan;
 mod processor;
@@ -29,14 +30,18 @@ mod query;
 mod refused;
 mod report;
 mod run;
+mod secrets;
 mod session;
 mod stage;
+mod start;
+mod statsd;
 mod status;
 mod verify;
 mod watch;
+mod who;
 mod world;
 
-use cli::Command;
+use cli::{Command, LogFormat};
 use failure::Failure;
 
 #[global_allocator]
@@ -45,51 +50,57 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     footprint::settle();
     if let Err(lacking) = processor::check() {
-        return ended(Err(lacking));
+        return ended(Err(lacking), LogFormat::Text);
     }
+    secrets::argv::hide();
     let cli = cli::parse();
-    start_log();
+    start_log(cli.log_format);
     die_of_panics();
+    secrets::argv::tell();
+    if let Err(lacking) = secrets::find() {
+        return ended(Err(lacking), cli.log_format);
+    }
     if !matches!(cli.command, Command::Ingest(_) | Command::Run(_)) {
         footprint::end_with_the_reader();
     }
-    ended(match cli.command {
+    let ending = match cli.command {
         Command::Ingest(args) => ingest::run(*args),
         Command::Run(args) => run::run(&args),
-        Command::Check(args) => check::run(&args),
+        Command::Check(args) => check::run(args),
         Command::Explain(args) => explain::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Dlq(command) => dlq::run(&command),
+        Command::Offsets(command) => offsets::run(&command),
         Command::Demo(args) => demo::run(&args),
-    })
+    };
+    ended(ending, cli.log_format)
 }
 
-fn ended(result: Result<(), Failure>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { code, text }) => {
-            eprintln!("lakeward: {text}");
-            ExitCode::from(code)
-        }
+/// Says why it ended, whatever `RUST_LOG` chooses to log.
+fn ended(result: Result<(), Failure>, format: LogFormat) -> ExitCode {
+    let Err(Failure { code, text }) = result else { return ExitCode::SUCCESS };
+    match format {
+        LogFormat::Text => eprintln!("lakeward: {text}"),
+        LogFormat::Json => eprintln!("{}", serde_json::json!({"level": "ERROR", "message": text, "exit_code": code})),
     }
+    ExitCode::from(code)
 }
 
 /// Logs to standard error; `RUST_LOG` chooses what, as the peer's.
-fn start_log() {
+fn start_log(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         EnvFilter::new(
             "warn,lakeward=info,delta_kernel=off,delta_kernel_default_engine=off,dbsp=error,rdkafka::consumer=off",
         )
     });
     let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(color)
-        .with_target(false)
-        .init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => log.with_ansi(color).init(),
+        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
+    }
 }
 
 /// A broken belief in any thread ends the process: a crash is an event that the protocol knows, a

@@ -1,9 +1,14 @@
-//! Every metric's name, once. Counters and gauges are documented where they are described.
+//! Every metric's name, once; beside it the peer's, which go to statsd. docs/metrics.md explains them all.
 
-use lakeward_decode::Bad;
-use lakeward_delta::Tally;
+use std::time::Duration;
+
+use lakeward_decode::{Bad, BadKind};
+use lakeward_delta::{Batch, Tally};
 use lakeward_protocol::position::PartitionId;
+use lakeward_protocol::records::Records;
 use metrics::{Label, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+use crate::statsd;
 
 /// Upper bounds of `lakeward_commit_seconds`.
 pub const COMMIT_SECONDS: [f64; 9] = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
@@ -60,6 +65,52 @@ pub fn decoded(tally: &Tally, bad: &[Bad]) {
     for bad in bad {
         counter!("lakeward_bad_records_total", "kind" => bad.kind.name()).increment(1);
     }
+    let untransformed = bad.iter().filter(|bad| bad.kind == BadKind::Transform).count() as u64;
+    let failed = bad.len() as u64 - untransformed;
+    statsd::count("messages.deserialization.completed", tally.records.saturating_sub(tally.tombstones + failed));
+    statsd::count("messages.deserialization.failed", failed);
+    statsd::count("messages.transform.completed", tally.rows);
+    statsd::count("messages.transform.failed", untransformed);
+    statsd::count("recordbatch.started", 1);
+    statsd::count("recordbatch.completed", 1);
+}
+
+/// Records came from the topic.
+pub fn taken(records: &Records) {
+    let mean = records.value_bytes() / records.len().max(1);
+    statsd::gauge("messages.size", mean as u64);
+}
+
+/// A batch of rows went into the files that are open.
+pub fn encoded(took: Duration) {
+    statsd::timing("recordbatch.write_duration", took);
+}
+
+/// What was held is in files.
+pub fn sealed(batch: &Batch) {
+    statsd::count("delta.write.started", 1);
+    for file in &batch.files {
+        statsd::gauge("delta.add.size", file.size_bytes);
+    }
+}
+
+/// Batches of rows that no commit has yet.
+pub fn batches_held(count: usize) {
+    statsd::gauge("buffered.record_batches", count as u64);
+}
+
+/// How far all partitions together are behind, in offsets: read, and committed.
+pub fn lags(read: &[i64], committed: &[i64]) {
+    const READ: [&str; 4] = ["buffer.lag.num_partitions", "buffer.lag.total", "buffer.lag.max", "buffer.lag.min"];
+    const COMMITTED: [&str; 4] =
+        ["delta.write.lag.num_partitions", "delta.write.lag.total", "delta.write.lag.max", "delta.write.lag.min"];
+    for (names, lags) in [(READ, read), (COMMITTED, committed)] {
+        let (most, least) = (lags.iter().max().copied(), lags.iter().min().copied());
+        let values = [lags.len() as i64, lags.iter().sum(), most.unwrap_or(0), least.unwrap_or(0)];
+        for (name, value) in names.into_iter().zip(values) {
+            statsd::gauge(name, value.max(0).unsigned_abs());
+        }
+    }
 }
 
 /// Letters for the table of them, uncommitted ones included.
@@ -97,6 +148,8 @@ pub fn committed(labels: &Labels, version: u64, offsets: u64, gaps: u64, seconds
     gauge!("lakeward_table_version", labels.clone()).set(version as f64);
     if let Some(seconds) = seconds {
         histogram!("lakeward_commit_seconds").record(seconds);
+        statsd::count("delta.write.completed", 1);
+        statsd::timing("delta.write.duration", Duration::from_secs_f64(seconds));
     }
 }
 
@@ -113,6 +166,9 @@ pub fn discarded() {
 /// A call failed and is tried again.
 pub fn retrying(port: &str) {
     counter!("lakeward_retries_total", "port" => port.to_owned()).increment(1);
+    if port == "output" {
+        statsd::count("delta.write.failed", 1);
+    }
 }
 
 /// Partitions in our hands.

@@ -10,6 +10,7 @@ use lakeward_protocol::ports::Exit;
 
 use crate::check;
 use crate::failure::Failure;
+use crate::secrets;
 
 /// A pipeline and its plan.
 #[derive(Debug)]
@@ -87,11 +88,19 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(Exit::Config, format_args!("pipeline {}: {error}", path.display())))?;
     let wrong = |error| Failure::new(Exit::Config, format_args!("pipeline {}: {error}", path.display()));
-    let pipeline = Pipeline::parse(&text, &|name| std::env::var(name).ok()).map_err(wrong)?;
+    let pipeline = Pipeline::parse(&text, &variable).map_err(wrong)?;
     check_journal(&pipeline).map_err(wrong)?;
     let compiled = compile(&pipeline).map_err(wrong)?;
     let way = Way::of(&pipeline, &compiled);
     Ok(Loaded { pipeline, compiled, way })
+}
+
+/// A variable of the environment, or a secret that is kept elsewhere.
+fn variable(name: &str) -> Option<String> {
+    secrets::variable(name).unwrap_or_else(|error| {
+        tracing::error!("{error}");
+        None
+    })
 }
 
 /// What the sinks' transactions are named by: as the file says, else the file's own name.

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use lakeward_decode::{Format, Transforms};
-use lakeward_delta::{Checkpoints, TableOptions, TableSchema, Topic};
-use lakeward_kafka::{SourceConfig, TopicIdentity};
+use lakeward_delta::{ByNote, Checkpoints, TableOptions, TableSchema, Topic};
+use lakeward_kafka::{Source, SourceConfig, TopicIdentity};
 use lakeward_protocol::core::{self, Beginning, Policies};
 use lakeward_protocol::drive::Limits;
 use lakeward_protocol::ports::Exit;
@@ -13,8 +13,12 @@ use lakeward_protocol::position::{Frontier, Offset, PartitionId};
 use crate::budget::Budget;
 use crate::cli::{IngestArgs, OnBadRecord, OnGap, Reset};
 use crate::failure::Failure;
+use crate::secrets;
 use crate::session::Session;
 use crate::stage::{LetterOptions, StageOptions};
+use crate::start::Start;
+use crate::statsd;
+use crate::who::who;
 
 /// What the options come to, before anything is asked or opened.
 pub struct Plan {
@@ -33,6 +37,8 @@ pub struct Plan {
     pub source: SourceConfig,
     /// What `--schema` holds.
     pub schema: Option<TableSchema>,
+    /// Where the peer's metrics go.
+    pub statsd: Option<statsd::Options>,
 }
 
 impl Plan {
@@ -52,14 +58,16 @@ impl Plan {
         }
         let budget = Budget::new(args.memory_mb);
         let mut source = SourceConfig::new(&args.kafka.kafka, &args.kafka.consumer_group, &args.topic);
-        source.settings.clone_from(&args.kafka.kafka_settings);
+        source.settings = secrets::kafka(&args.kafka.kafka_settings);
         source.memory_bytes = usize::try_from(budget.fetch_bytes + budget.arena_bytes).unwrap_or(usize::MAX);
         let has_letters = args.dead_letters.table().is_some();
         (source.keys, source.headers) = (has_letters, has_letters);
         let schema = args.schema.as_deref().map(schema_file).transpose()?;
         let format = args.format.format()?;
         source.keys |= format.wants_keys();
-        Ok(Self { args, format, transforms, letter_transforms, seek, budget, source, schema })
+        let statsd = statsd::Options::new(&args.statsd_endpoint, |name| std::env::var(name).ok());
+        let statsd = statsd.map_err(Failure::usage)?;
+        Ok(Self { args, format, transforms, letter_transforms, seek, budget, source, schema, statsd })
     }
 
     /// Columns of the dead-letter table made by expressions.
@@ -106,21 +114,49 @@ impl Plan {
 
     /// What is decided where input or output is gone, and where reading begins and ends.
     #[must_use]
-    pub fn policies(&self, ends: Option<Frontier>) -> Policies {
+    pub fn policies(&self, starts: Frontier, ends: Option<Frontier>) -> Policies {
         Policies {
             on_gap: match self.args.on_gap {
                 OnGap::Stop => core::OnGap::Stop,
                 OnGap::Skip => core::OnGap::Skip,
             },
             on_restore: self.args.on_restore.into(),
-            beginning: match self.args.auto_offset_reset {
-                Reset::Earliest => Beginning::Earliest,
-                Reset::Latest => Beginning::Latest,
+            beginning: match (&self.args.start, self.args.auto_offset_reset) {
+                (Some(Start::Latest), _) | (None, Reset::Latest) => Beginning::Latest,
+                (Some(_), _) | (None, Reset::Earliest) => Beginning::Earliest,
             },
-            seek: self.seek.clone(),
+            seek: match &self.args.start {
+                Some(Start::Offsets(offsets)) => offsets.clone(),
+                _ => self.seek.clone(),
+            },
+            starts,
             ends,
             dead_letters: self.args.dead_letters.table().is_some(),
+            set: None,
         }
+    }
+
+    /// Where partitions begin by a time, asked from the brokers.
+    ///
+    /// # Errors
+    /// What waiting does not heal.
+    pub fn starts(&self, session: &Session, source: &Source) -> Result<Option<Frontier>, Failure> {
+        match &self.args.start {
+            Some(start @ Start::Timestamp(_)) => session.wait_for(|| start.places(source)),
+            _ => Ok(Some(Frontier::new())),
+        }
+    }
+
+    /// Who chose where partitions begin, and how, for the table's log.
+    #[must_use]
+    pub fn signature(&self) -> ByNote {
+        let why = match (&self.args.start, &self.args.seek_offsets, self.args.auto_offset_reset) {
+            (Some(start), _, _) => format!("--start {start}"),
+            (None, Some(seek), _) => format!("--seek_offsets {seek}"),
+            (None, None, Reset::Latest) => "--auto_offset_reset latest".to_owned(),
+            (None, None, Reset::Earliest) => "--auto_offset_reset earliest".to_owned(),
+        };
+        ByNote { who: who(), why }
     }
 
     /// When a commit is due.

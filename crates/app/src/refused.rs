@@ -2,14 +2,10 @@
 
 /// Environment variables that change what is read or written, with what they stand for.
 #[rustfmt::skip]
-const VARIABLES: [(&str, &str); 7] = [
+const VARIABLES: [(&str, &str); 3] = [
     ("SCHEMA_REGISTRY_USERNAME", "schema registries"),
     ("SCHEMA_REGISTRY_PASSWORD", "schema registries"),
     ("SCHEMA_REGISTRY_PROXY", "schema registries"),
-    ("KAFKA_DELTA_INGEST_CERT", "PEM text from the environment (use -K ssl.certificate.pem=...)"),
-    ("KAFKA_DELTA_INGEST_KEY", "PEM text from the environment (use -K ssl.key.pem=...)"),
-    ("KAFKA_DELTA_INGEST_CA", "PEM text from the environment (use -K ssl.ca.pem=...)"),
-    ("KAFKA_DELTA_INGEST_SCRAM_JSON", "SCRAM from the environment (use -K sasl.username=... and its like)"),
 ];
 
 /// A setting that would change the outcome, and that is not there yet.

@@ -28,6 +28,7 @@ use lakeward_protocol::ports::Exit;
 use lakeward_protocol::position::{Frontier, PartitionId, SourceId};
 use lakeward_protocol::sources::Sources;
 
+use crate::admin::page::Page;
 use crate::admin::{self, Ready};
 use crate::budget::Budget;
 use crate::check;
@@ -75,7 +76,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let session = Session::start()?;
     let (ready, progress) = (Ready::default(), Progress::default());
     if let Some(address) = args.admin {
-        let served = admin::serve(address, metrics_recorder(), ready.clone());
+        let page = Page::new(vec![("pipeline", args.pipeline.display().to_string()), ("runs", loaded.way.to_string())]);
+        page.add("", &progress);
+        let served = admin::serve(address, metrics_recorder(), ready.clone(), page);
         session.runtime.block_on(served).map_err(|error| Failure::new(Exit::Config, error))?;
     }
     let app_id = pipeline::app_id(&args.pipeline, &loaded);

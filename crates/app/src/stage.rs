@@ -17,8 +17,11 @@ use lakeward_protocol::ports::{Exit, Fault, Letters, Stage, Verdict};
 use lakeward_protocol::records::Records;
 
 use crate::badlog::BadLog;
+use crate::meters;
 pub use letters::LetterOptions;
 use letters::LetterPart;
+pub use sifted::whole_messages;
+pub use worker::decoder;
 use worker::{Command, Part, Spare, Worker};
 
 pub mod letters;
@@ -247,7 +250,9 @@ impl Stage for Shards {
             return Err(error);
         }
         self.messages = 0;
-        Ok(joined(std::mem::take(&mut self.delivered)))
+        let batch = joined(std::mem::take(&mut self.delivered));
+        meters::sealed(&batch);
+        Ok(batch)
     }
 
     fn discard(&mut self) {

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::cli::{Output, StatusArgs};
 use crate::failure::Failure;
 use crate::report::{grouped, table};
+use crate::secrets;
 use crate::session::Session;
 use crate::verify::{follow, letters};
 
@@ -40,7 +41,7 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     let mut ends: BTreeMap<String, Frontier> = BTreeMap::new();
     if let Some(brokers) = &args.kafka {
         for topic in topics {
-            ends.insert(topic.clone(), ends_of(brokers, topic, &args.kafka_settings)?);
+            ends.insert(topic.clone(), ends_of(brokers, topic, &secrets::kafka(&args.kafka_settings))?);
         }
     }
     let lines: Vec<Line> = chains

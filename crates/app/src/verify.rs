@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::cli::{Output, VerifyArgs};
 use crate::failure::Failure;
 use crate::report::{grouped, table};
+use crate::secrets;
 use crate::session::Session;
 use chain::{Chains, Kind};
 use letters::Letters;
@@ -31,7 +32,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let mut chains = follow(&args.table, &session)?;
     if let Some(brokers) = &args.kafka {
-        topic::compare(&mut chains, brokers, &args.kafka_settings)?;
+        topic::compare(&mut chains, brokers, &secrets::kafka(&args.kafka_settings))?;
     }
     let letters = letters::compare(&mut chains, &session)?;
     match args.output {

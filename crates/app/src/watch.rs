@@ -26,6 +26,21 @@ struct Reach {
     sealed_ms: Option<i64>,
     committed: i64,
     committed_ms: Option<i64>,
+    /// The partition's end, as it was known last.
+    end: Option<i64>,
+}
+
+/// Where one partition stands, by the next offset to read, to commit, and to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Stand {
+    /// Which.
+    pub partition: PartitionId,
+    /// Everything below is taken in.
+    pub read: i64,
+    /// Everything below is committed.
+    pub committed: i64,
+    /// The partition's end, once it is known.
+    pub end: Option<i64>,
 }
 
 impl Progress {
@@ -33,12 +48,28 @@ impl Progress {
         self.0.lock().expect("no holder of this lock panics")
     }
 
+    /// Where each partition in our hands stands.
+    #[must_use]
+    pub fn stands(&self) -> Vec<Stand> {
+        let stand = |(partition, reach): (&PartitionId, &Reach)| Stand {
+            partition: *partition,
+            read: reach.taken,
+            committed: reach.committed,
+            end: reach.end,
+        };
+        self.lock().iter().map(stand).collect()
+    }
+
     /// Brings the lag metrics up to date; `end` is each partition's end as far as it is known, `labels` say whose
     /// it is.
     pub fn report(&self, labels: impl Fn(PartitionId) -> Labels, end: impl Fn(PartitionId) -> Option<Offset>) {
         let now_ms = wall_clock_ms();
-        for (partition, reach) in self.lock().iter() {
+        let (mut read, mut committed) = (Vec::new(), Vec::new());
+        for (partition, reach) in self.lock().iter_mut() {
             let Some(end) = end(*partition) else { continue };
+            reach.end = Some(end.get());
+            read.push(end.get() - reach.taken);
+            committed.push(end.get() - reach.committed);
             let lag = |at: i64, stamp: Option<i64>| {
                 let offsets = (end.get() - at).max(0);
                 let age_ms = stamp.map_or(0, |stamp| (now_ms - stamp).max(0));
@@ -51,6 +82,7 @@ impl Progress {
                 lag(reach.committed, reach.committed_ms),
             );
         }
+        meters::lags(&read, &committed);
     }
 }
 
@@ -67,13 +99,16 @@ pub struct Reporter {
     owned: BTreeSet<PartitionId>,
     sealing_since: Option<Instant>,
     sealed: Option<(Due, u64, u64)>,
+    /// Batches of records since the last seal.
+    batches: usize,
 }
 
 impl Reporter {
     /// Reports into these.
     #[must_use]
     pub fn new(progress: Progress, ready: Ready) -> Self {
-        Self { progress, ready, labels: Labels::new(), owned: BTreeSet::new(), sealing_since: None, sealed: None }
+        let (labels, owned) = (Labels::new(), BTreeSet::new());
+        Self { progress, ready, labels, owned, sealing_since: None, sealed: None, batches: 0 }
     }
 
     /// The same, with these on its gauges.
@@ -129,6 +164,9 @@ impl Watch for Reporter {
     }
 
     fn taken(&mut self, records: &Records) {
+        self.batches += 1;
+        meters::taken(records);
+        meters::batches_held(self.batches);
         let stamp = records.entries().last().filter(|entry| entry.timestamp_type != TimestampType::NotAvailable);
         let mut progress = self.progress.lock();
         let reach = progress.entry(records.partition()).or_default();
@@ -139,6 +177,8 @@ impl Watch for Reporter {
     fn sealed(&mut self, due: Due, messages: u64, value_bytes: u64) {
         self.sealing_since = Some(Instant::now());
         self.sealed = Some((due, messages, value_bytes));
+        self.batches = 0;
+        meters::batches_held(self.batches);
         for reach in self.progress.lock().values_mut() {
             reach.sealed_ms = reach.taken_ms;
         }

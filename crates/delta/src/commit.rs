@@ -53,6 +53,18 @@ pub struct Notes {
     /// Breaks in the chain that the user accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<GapNote>,
+    /// Where a person chose what the frontier is: who and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<ByNote>,
+}
+
+/// Who chose a frontier, and why. Stands in `commitInfo.userMetadata` as well, where other tools show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByNote {
+    /// The user and the host.
+    pub who: String,
+    /// What was asked for, in words.
+    pub why: String,
 }
 
 /// A pipeline's source, as it was when the commit was made.
@@ -237,6 +249,9 @@ fn commit_info(draft: &Draft<'_>, files: &[DataFile]) -> Value {
     if let Some(rewrite) = draft.rewrite.filter(|rewrite| !rewrite.is_compaction) {
         info["operationMetrics"]["numDeletedRows"] = json!(rewrite.deleted_rows.to_string());
     }
+    if let Some(by) = &notes.by {
+        info["userMetadata"] = json!(format!("{}: {}", by.who, by.why));
+    }
     if let Some(timestamp_ms) = draft.in_commit_timestamp_ms {
         info["inCommitTimestamp"] = json!(timestamp_ms);
     }
@@ -373,6 +388,7 @@ mod tests {
         named.view = Some(ViewNote { mode: "upsert".to_owned(), came: 5, gone: 2 });
         let gap = GapNote { source: Some("bid".to_owned()), partition: 1, from: 2, to: 3, reason: "r".to_owned() };
         named.gaps = vec![gap];
+        named.by = Some(ByNote { who: "alice@host".to_owned(), why: "told to".to_owned() });
         let with_names = json!({
             "commitId": "00000000000000000000000000000007", "appId": "app",
             "sources": [{"name": "bid", "topic": "web", "topicId": "0f"}],
@@ -381,6 +397,7 @@ mod tests {
                 "source": "bid", "partition": 0, "from": 0, "to": 3, "records": 3, "rows": 2, "bad": 1, "tombstones": 0,
             }],
             "gaps": [{"source": "bid", "partition": 1, "from": 2, "to": 3, "reason": "r"}],
+            "by": {"who": "alice@host", "why": "told to"},
         });
         for (notes, text) in [(notes(), plain), (named, with_names)] {
             assert_eq!(serde_json::to_value(&notes).unwrap(), text);
@@ -419,11 +436,14 @@ mod tests {
         assert_eq!(Notes::of(info.as_object().unwrap()).unwrap(), notes);
         assert!(Notes::of(info.as_object().unwrap()).unwrap().is(CommitId(7)));
 
+        let signed = Notes { by: Some(ByNote { who: "alice@host".to_owned(), why: "told to".to_owned() }), ..notes };
+        draft.notes = &signed;
         draft.in_commit_timestamp_ms = Some(123);
         draft.batch = None;
         let actions = lines(&render(&draft));
         assert_eq!(actions.len(), 2);
         assert_eq!(actions[0]["commitInfo"]["inCommitTimestamp"], 123);
         assert_eq!(actions[0]["commitInfo"]["operationParameters"]["outputMode"], "Complete");
+        assert_eq!(actions[0]["commitInfo"]["userMetadata"], "alice@host: told to");
     }
 }

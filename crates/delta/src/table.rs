@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
 use crate::checkpoint::{Checkpoints, Housekeeper, Housekeeping};
-use crate::commit::{self, Draft, GapNote, Notes, Rewrite, Span};
+use crate::commit::{self, ByNote, Draft, GapNote, Notes, Rewrite, Span};
 use crate::create::NewTable;
 use crate::error::DeltaError;
 use crate::kernel::{Configuration, Kernel};
@@ -84,6 +84,16 @@ pub struct Table {
     committed: Option<u64>,
     /// How often what lay there did not follow from what we knew.
     pub(crate) reopened: u64,
+    signature: Option<(Signs, ByNote)>,
+}
+
+/// Which commits of frontiers alone carry a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signs {
+    /// Those that begin a partition that the table had no offset of.
+    Beginnings,
+    /// All of them.
+    All,
 }
 
 /// Listings that disagree with themselves (made while somebody commits) are made again so often.
@@ -135,7 +145,20 @@ impl Table {
             housekeeper,
             committed: None,
             reopened: 0,
+            signature: None,
         })
+    }
+
+    /// From now on commits of frontiers alone say who chose the frontier, and why.
+    pub fn sign(&mut self, signs: Signs, by: ByNote) {
+        self.signature = Some((signs, by));
+    }
+
+    /// What a commit of frontiers alone says of that.
+    fn signed(&self, permit: &Permit) -> Option<ByNote> {
+        let (signs, by) = self.signature.as_ref()?;
+        let begins = permit.advances().values().any(|advance| advance.expect.is_none());
+        (begins || *signs == Signs::All).then(|| by.clone())
     }
 
     /// The table's address, as people know it.
@@ -270,6 +293,7 @@ impl Table {
             dead_letters_of: self.letters_of.clone(),
             spans: permit.advances().iter().map(span).collect(),
             gaps: permit.gaps().iter().map(gap).collect(),
+            by: if tally.is_none() { self.signed(permit) } else { None },
         }
     }
 }

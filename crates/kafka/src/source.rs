@@ -1,5 +1,6 @@
 //! The input as the core sees it.
 
+mod times;
 mod trim;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -206,31 +207,6 @@ impl Source {
         Ok(partitions)
     }
 
-    /// The end of each partition, asked from the brokers: what a reader will have passed when it has read
-    /// all that can be read now. Open transactions end it under `read_committed`, so that whoever waits for
-    /// it does not wait for them.
-    ///
-    /// # Errors
-    /// There is no such topic, or no answer; both heal.
-    pub fn ends(&self) -> Result<Frontier, KafkaError> {
-        let mut asked = rdkafka::TopicPartitionList::new();
-        for partition in self.partitions()? {
-            asked
-                .add_partition_offset(&self.config.topic, number(partition), rdkafka::Offset::End)
-                .expect("the end is an offset");
-        }
-        // librdkafka asks ListOffsets, which takes "the end" for a time.
-        let ends = self.consumer.offsets_for_times(asked, PATIENCE);
-        let ends = ends.map_err(|error| self.unanswered("ask for the ends", &error))?;
-        let end = |element: rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
-            element.error().map_err(|error| self.unanswered("ask for the ends", &error))?;
-            let raw = element.offset().to_raw().unwrap_or(-1);
-            let end = Offset::new(raw).map_err(|_| self.unanswered("ask for the ends", &Rdkafka::NoMessageReceived))?;
-            Ok((id(element.partition()), end))
-        };
-        ends.elements().into_iter().map(end).collect()
-    }
-
     /// How far behind each partition is that was started; asks no broker.
     #[must_use]
     pub fn lag(&self) -> BTreeMap<PartitionId, Lag> {
@@ -355,6 +331,12 @@ impl Source {
         }
         match error.rdkafka_error_code() {
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => self.no_topic(),
+            // A listener for TLS hangs up on whoever speaks in the clear, and the other way round.
+            Some(Code::BrokerTransportFailure) => KafkaError::Unanswered {
+                what: what.to_owned(),
+                topic: self.config.topic.clone(),
+                detail: format!("{error} (if the brokers are there: does security.protocol fit their listener?)"),
+            },
             _ => KafkaError::Unanswered {
                 what: what.to_owned(),
                 topic: self.config.topic.clone(),

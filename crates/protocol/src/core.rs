@@ -21,6 +21,7 @@ mod letters;
 mod place;
 mod policy;
 mod reason;
+mod set;
 pub mod step;
 mod words;
 
@@ -33,6 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use broken::Break;
 pub use policy::{Beginning, OnGap, OnRestore, Policies};
 pub use reason::{Reason, Why};
+pub use set::{Move, Set};
 pub use words::{Action, Admit, Ending, Event, Outcome};
 
 use commit::{Commit, Step};

@@ -18,7 +18,8 @@ mod steps_world;
 #[path = "model/world.rs"]
 mod world;
 
-use lakeward_protocol::core::{Beginning, Break, OnGap, OnRestore, Policies};
+use lakeward_protocol::core::{Beginning, Break, OnGap, OnRestore, Policies, Set};
+use lakeward_protocol::position::{Frontier, Offset, PartitionId};
 
 use explore::{Explored, explore};
 use world::{Budget, Scene, World};
@@ -32,6 +33,7 @@ const REWIND: &str = "a frontier set back, replayed";
 const RESTORE: &str = "a restore, replayed";
 const LETTERS: &str = "dead letters, owners that come and go";
 const LOSS: &str = "dead letters whose records expire, skipped";
+const SET: &str = "a frontier set by a person, without leave to go back";
 
 /// Two processes, two partitions, and every fault that a healthy table and topic can meet.
 fn scenes() -> Vec<Scene> {
@@ -191,10 +193,37 @@ fn letter_scenes() -> Vec<Scene> {
     ]
 }
 
+/// A person sets the table's frontier while processes run.
+fn scenes_of_sets() -> Vec<Scene> {
+    let set = |force| {
+        let to = Frontier::from([(PartitionId(0), Offset::new(1).expect("not negative"))]);
+        Some(Set { to, force, reason: "told to".to_owned() })
+    };
+    let budget = Budget { crashes: 1, fates: 1, evictions: 1, sets: 1, ..Budget::default() };
+    let one = Scene { records: [2, 0], budget, total: 3, ..Scene::default() };
+    vec![
+        Scene { name: SET, set: set(false), ..one.clone() },
+        Scene {
+            name: "a frontier set by a person, with leave to go back",
+            set: set(true),
+            policies: Policies { on_restore: OnRestore::Replay, ..Policies::default() },
+            ..one.clone()
+        },
+        Scene {
+            name: "a frontier set by a person, and processes that stop at it",
+            set: set(true),
+            stops: true,
+            budget: Budget { fates: 1, sets: 1, foreign: 1, reshapes: 1, ..Budget::default() },
+            ..one
+        },
+    ]
+}
+
 #[test]
 fn every_interleaving_keeps_the_promises() {
     let mut states = 0;
-    for scene in scenes().iter().chain(&rare_scenes()).chain(&letter_scenes()) {
+    let (rare, letters, sets) = (rare_scenes(), letter_scenes(), scenes_of_sets());
+    for scene in scenes().iter().chain(&rare).chain(&letters).chain(&sets) {
         let Explored { states: these, moves, depth } =
             explore(scene.name, World::new(scene, None)).unwrap_or_else(|history| panic!("{}: {history}", scene.name));
         println!("{:>9} states {moves:>9} moves, {depth:>3} deep: {}", these, scene.name);
@@ -206,7 +235,7 @@ fn every_interleaving_keeps_the_promises() {
 
 /// Each fault of the core, the scene that shows it, and the promise that it breaks.
 #[rustfmt::skip] // columns
-const BREAKS: [(Break, &str, &str); 29] = [
+const BREAKS: [(Break, &str, &str); 30] = [
     (Break::SkipCompare,     OWNERS,   "P1"),
     (Break::CompareAtLeast,  OWNERS,   "P1"),
     (Break::BlindRetry,      OWNERS,   "P1"),
@@ -236,12 +265,14 @@ const BREAKS: [(Break, &str, &str); 29] = [
     (Break::LeaveOwed,       LETTERS,  "P7"),
     (Break::ReadPastOwed,    LETTERS,  "P7"),
     (Break::SilentLoss,      LOSS,     "P9"),
+    (Break::SetBackUnasked,  SET,      "P1"),
 ];
 
 #[test]
 fn broken_cores_are_caught() {
     assert_eq!(BREAKS.map(|(fault, ..)| fault), Break::ALL, "every fault has its promise");
-    let scenes: Vec<Scene> = scenes().into_iter().chain(rare_scenes()).chain(letter_scenes()).collect();
+    let rare = rare_scenes().into_iter().chain(letter_scenes()).chain(scenes_of_sets());
+    let scenes: Vec<Scene> = scenes().into_iter().chain(rare).collect();
     for (fault, scene, promise) in BREAKS {
         let scene = scenes.iter().find(|known| known.name == scene).expect("a scene of that name");
         let Err(how) = explore(scene.name, World::new(scene, Some(fault))) else {

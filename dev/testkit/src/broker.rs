@@ -133,6 +133,14 @@ impl Broker {
         format!("localhost:{}", self.ours().first_port + 3)
     }
 
+    /// The listener of node 1 that is kept for a proxy, or for what a test's own settings make of it.
+    ///
+    /// # Panics
+    /// When it is not a cluster of ours.
+    pub fn proxy(&self) -> String {
+        format!("127.0.0.1:{}", self.ours().first_port + 4)
+    }
+
     /// A file of `certs.sh`, such as `ca.pem` or `expired.crt`.
     ///
     /// # Panics

@@ -3,19 +3,33 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
-use super::{OnRestore, Output};
+use super::{IngestArgs, OnRestore, Output};
 
-/// Plan a pipeline, look at its sources and sinks, and write nothing.
+/// Say what a pipeline, or an ingest, would do, and write nothing.
 #[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct CheckArgs {
     /// The pipeline file (SQL).
-    pub pipeline: PathBuf,
+    #[arg(required = true)]
+    pub pipeline: Option<PathBuf>,
 
     /// Ask no broker and open no table.
     #[arg(long)]
     pub offline: bool,
+
+    /// What else than a pipeline.
+    #[command(subcommand)]
+    pub other: Option<CheckOther>,
+}
+
+/// What else can be checked.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CheckOther {
+    /// Say what `lakeward ingest` would do with the same options: where each partition would begin, how far the topic
+    /// is ahead, and whether a sample of its messages fits the table.
+    Ingest(Box<IngestArgs>),
 }
 
 /// Show the incremental plan of a pipeline.

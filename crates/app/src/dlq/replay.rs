@@ -110,7 +110,7 @@ fn to_topic(
         topic: topic.to_owned(),
         id: format!("{name}-{topic}"),
         sources: vec![SinkSource { name: SOURCE.to_owned(), topic: letters }],
-        settings: args.kafka_settings.clone(),
+        settings: crate::secrets::kafka(&args.kafka_settings),
     };
     let sink = Sink::open(config).map_err(|error| Failure::port(&error))?;
     let world = Os::new(session.signals.clone());

@@ -20,6 +20,7 @@ use lakeward_protocol::position::{Frontier, Shape};
 use lakeward_protocol::records::Records;
 
 use super::{admissions, sink_table, view_options};
+use crate::admin::page::Page;
 use crate::admin::{self, Ready};
 use crate::budget::Budget;
 use crate::check;
@@ -45,6 +46,7 @@ struct Run<'a> {
     workers: usize,
     /// Of each source, where the run ends.
     ends: Option<Vec<Frontier>>,
+    page: Page,
 }
 
 /// A sink and a source that it reads, by their places in the pipeline.
@@ -67,8 +69,9 @@ pub fn run(args: &RunArgs, loaded: &Loaded, views: &[Stateless]) -> Result<(), F
     });
     let pairs: Vec<_> = pairs.collect();
     let readiness = Ready::parts(pairs.len());
+    let page = Page::new(vec![("pipeline", args.pipeline.display().to_string()), ("runs", loaded.way.to_string())]);
     if let Some(address) = args.admin {
-        let served = admin::serve(address, metrics_recorder(), readiness[0].clone());
+        let served = admin::serve(address, metrics_recorder(), readiness[0].clone(), page.clone());
         session.runtime.block_on(served).map_err(|error| Failure::new(Exit::Config, error))?;
     }
     let Some(_admissions) = admissions(args, loaded, &[], &session)? else { return Ok(()) };
@@ -87,6 +90,7 @@ pub fn run(args: &RunArgs, loaded: &Loaded, views: &[Stateless]) -> Result<(), F
             },
             None => None,
         },
+        page,
     };
     let (file, chains) = (args.pipeline.display(), counted(pairs.len(), "chain"));
     tracing::info!("{file} as {}, by partition, {chains} of {}", run.app_id, counted(run.workers, "worker"));
@@ -166,6 +170,7 @@ impl Run<'_> {
         tracing::info!("topic {topic} into table {name}, group {group}");
         let labels = meters::labels(Some(sink), source_name);
         let progress = Progress::default();
+        self.page.add(&format!("{sink} of {source_name}"), &progress);
         let housekeeping = output.table().housekeeping();
         report(self.session, &progress, input.lag_probe(), stage.shards.held(), housekeeping, labels.clone());
         let watch = Reporter::new(progress, chain.ready.clone()).labelled(labels);
@@ -270,9 +275,9 @@ impl Run<'_> {
             on_restore: self.args.on_restore.into(),
             // Or at the ends, which the table says already then.
             beginning: Beginning::Earliest,
-            seek: Frontier::new(),
             ends: self.ends.as_ref().map(|ends| ends[source].clone()),
             dead_letters: false,
+            ..Policies::default()
         }
     }
 

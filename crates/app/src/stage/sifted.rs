@@ -10,15 +10,17 @@ use lakeward_protocol::position::Offset;
 use lakeward_protocol::records::Records;
 
 /// What is left for the table.
-pub(super) struct Sifted {
-    pub(super) batch: RecordBatch,
-    pub(super) bad: Vec<Bad>,
+pub struct Sifted {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// The messages set aside.
+    pub bad: Vec<Bad>,
     /// Rows beyond one for each message that has some.
-    pub(super) extra_rows: i64,
+    pub extra_rows: i64,
 }
 
 /// Sets the messages of unfit rows aside, with the rows that they have beside; `batch` are the fit ones.
-pub(super) fn whole_messages(decoded: &Decoded, batch: RecordBatch, unfit: Vec<Unfit>) -> Sifted {
+pub fn whole_messages(decoded: &Decoded, batch: RecordBatch, unfit: Vec<Unfit>) -> Sifted {
     let mut sifted = Sifted { batch, bad: decoded.bad.clone(), extra_rows: decoded.extra_rows() };
     if unfit.is_empty() {
         return sifted;

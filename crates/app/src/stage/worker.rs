@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{FieldRef, SchemaRef};
@@ -201,7 +201,9 @@ impl Worker {
         let (from, to) = covered(records, next, decoded.next);
         let span = FileSpan { partition: records.partition(), from, to, rows: tally.rows };
         let bench = self.bench.as_mut().expect("still there");
+        let began = Instant::now();
         bench.writer.write(&batch, &[span])?;
+        meters::encoded(began.elapsed());
         bench.decoder.recycle(batch);
         *self.tally.entry(records.partition()).or_default() += tally;
         Ok(decoded.next)
@@ -374,7 +376,11 @@ impl Worker {
     }
 }
 
-fn decoder(options: &StageOptions, layout: &Layout) -> Result<Decoder, StageError> {
+/// What makes rows of messages for a layout.
+///
+/// # Errors
+/// A layout that rows of messages can't be made for.
+pub fn decoder(options: &StageOptions, layout: &Layout) -> Result<Decoder, StageError> {
     let schema = match &options.view {
         None => layout.schema(),
         Some(over) => fitting(over, layout)?,

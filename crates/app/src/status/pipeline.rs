@@ -13,6 +13,7 @@ use crate::cli::{Output, StatusArgs};
 use crate::failure::Failure;
 use crate::pipeline::{self, Loaded, Place};
 use crate::report::{grouped, table};
+use crate::secrets;
 use crate::session::Session;
 use crate::verify::common::{self, Common, Stood, Trail};
 
@@ -63,7 +64,7 @@ fn known(args: &StatusArgs, loaded: &Loaded) -> Result<Vec<Known>, Failure> {
             Some(brokers) => {
                 let mut config = check::config(kafka);
                 config.brokers.clone_from(brokers);
-                config.settings.extend(args.kafka_settings.iter().cloned());
+                config.settings = secrets::kafka(&[config.settings, args.kafka_settings.clone()].concat());
                 let asking = Source::assign(config, std::collections::BTreeSet::new());
                 Some(asking.and_then(|source| source.ends()).map_err(|error| Failure::port(&error))?)
             }

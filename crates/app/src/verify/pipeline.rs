@@ -13,6 +13,7 @@ use crate::cli::{Output, VerifyArgs};
 use crate::failure::Failure;
 use crate::pipeline::{self, Loaded, Place, Way};
 use crate::report::{grouped, table};
+use crate::secrets;
 use crate::session::Session;
 
 /// One table or topic of the pipeline.
@@ -117,7 +118,7 @@ fn compare(chains: &mut Chains, brokers: &str, args: &VerifyArgs, loaded: &Loade
         let Origin::Kafka(kafka) = &source.from;
         let mut config = check::config(kafka);
         config.brokers = brokers.to_owned();
-        config.settings.extend(args.kafka_settings.iter().cloned());
+        config.settings = secrets::kafka(&[config.settings, args.kafka_settings.clone()].concat());
         super::topic::compare_source(chains, Some(&source.name.text), kafka.topic.reveal(), &config)?;
     }
     Ok(())

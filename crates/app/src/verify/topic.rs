@@ -21,23 +21,34 @@ const POLL: Duration = Duration::from_millis(100);
 /// The spans of one partition, being counted against the topic.
 struct Count {
     txn: String,
-    /// Ascending; those that the topic still holds whole.
+    /// Ascending by their starts; those that the topic still holds whole. They overlap where somebody set the frontier
+    /// back.
     spans: Vec<Span>,
     /// Records found, by span.
     found: Vec<u64>,
+    /// All spans before this one are passed.
     at: usize,
     end: Offset,
 }
 
 impl Count {
+    fn new(txn: String, spans: Vec<Span>) -> Option<Self> {
+        let end = spans.iter().map(|span| span.to).max()?;
+        let end = Offset::new(end).unwrap_or(Offset::ZERO);
+        Some(Self { txn, found: vec![0; spans.len()], at: 0, end, spans })
+    }
+
     fn take(&mut self, records: &Records) {
-        for entry in records.entries() {
-            while self.spans.get(self.at).is_some_and(|span| entry.offset >= span.to) {
-                self.at += 1;
-            }
-            if self.spans.get(self.at).is_some_and(|span| entry.offset >= span.from) {
-                self.found[self.at] += 1;
-            }
+        records.entries().iter().for_each(|entry| self.see(entry.offset));
+    }
+
+    fn see(&mut self, offset: i64) {
+        while self.spans.get(self.at).is_some_and(|span| offset >= span.to) {
+            self.at += 1;
+        }
+        let begun = self.spans[self.at..].iter().take_while(|span| span.from <= offset).count();
+        for at in self.at..self.at + begun {
+            self.found[at] += u64::from(offset < self.spans[at].to);
         }
     }
 }
@@ -104,11 +115,9 @@ fn compare_topic(
         let mut spans = chain.spans.clone();
         spans.sort_by_key(|span| span.from);
         spans.retain(|span| span.from >= bounds.oldest.get() && span.to <= bounds.end.get());
-        let (Some(first), Some(last)) = (spans.first(), spans.last()) else { continue };
-        let at = |offset| Offset::new(offset).unwrap_or(Offset::ZERO);
-        starts.insert(partition, at(first.from));
-        let count = Count { txn, found: vec![0; spans.len()], at: 0, end: at(last.to), spans };
-        counts.insert(partition, count);
+        let Some(first) = spans.first().map(|span| span.from) else { continue };
+        starts.insert(partition, Offset::new(first).unwrap_or(Offset::ZERO));
+        counts.extend(Count::new(txn, spans).map(|count| (partition, count)));
     }
     source.start(&starts)?;
     read(&mut source, &mut counts)?;
@@ -178,4 +187,26 @@ fn report(chains: &mut Chains, topic: &str, count: &Count) {
 
 fn hexadecimal(id: [u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_counts_in_each_span_that_covers_it() {
+        let span = |from, to| Span { from, to, ..Span::default() };
+        #[rustfmt::skip] // columns: spans, found of the offsets 0 to 9
+        let cases = [
+            (vec![span(0, 4), span(4, 9)],              vec![4, 5]),
+            (vec![span(2, 4), span(6, 7)],              vec![2, 1]),
+            (vec![span(0, 8), span(3, 5), span(5, 10)], vec![8, 2, 5]),
+            (vec![span(3, 5), span(3, 9)],              vec![2, 6]),
+        ];
+        for (spans, found) in cases {
+            let mut count = Count::new(String::new(), spans.clone()).unwrap();
+            (0..10).for_each(|offset| count.see(offset));
+            assert_eq!(count.found, found, "{spans:?}");
+        }
+    }
 }

@@ -71,11 +71,13 @@ pub enum Break {
     ReadPastOwed,
     /// Skips dead letters whose records are gone and does not write it down.
     SilentLoss,
+    /// Sets a frontier back without leave.
+    SetBackUnasked,
 }
 
 impl Break {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::SkipCompare,
         Self::CompareAtLeast,
         Self::BlindRetry,
@@ -105,6 +107,7 @@ impl Break {
         Self::LeaveOwed,
         Self::ReadPastOwed,
         Self::SilentLoss,
+        Self::SetBackUnasked,
     ];
 }
 
@@ -121,7 +124,10 @@ pub(super) struct Bent {
 impl Core {
     /// A process with a deliberate fault.
     #[must_use]
-    pub fn broken(policies: Policies, fault: Break) -> Self {
+    pub fn broken(mut policies: Policies, fault: Break) -> Self {
+        if let Some(set) = policies.set.as_mut().filter(|_| fault == Break::SetBackUnasked) {
+            set.force = true;
+        }
         let mut core = Self::new(policies);
         core.bent.fault = Some(fault);
         core

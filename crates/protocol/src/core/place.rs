@@ -111,6 +111,9 @@ impl Policies {
     /// Decides where a gained partition stands, from what the sink says.
     pub(super) fn settle(&self, id: PartitionId, partition: &mut Partition, said: Said) -> Result<(), Reason> {
         partition.expect = said.stored;
+        if let Some(set) = &self.set {
+            return set.settle(id, partition, said);
+        }
         match (said.breach, said.stored) {
             (Some(breach), _) => {
                 self.heal(id, partition, breach);
@@ -130,7 +133,8 @@ impl Policies {
                 Ok(())
             }
             (None, None) => {
-                let base = self.seek.get(&id).map_or(Base::Beginning, |&seek| Base::Seek(seek));
+                let asked = self.seek.get(&id).or_else(|| self.starts.get(&id));
+                let base = asked.map_or(Base::Beginning, |&at| Base::Seek(at));
                 partition.begin(Place::Unplaced(base), Offset::ZERO);
                 Ok(())
             }
@@ -141,6 +145,7 @@ impl Policies {
     pub(super) fn allow(&self, breach: &Breach) -> Result<(), Reason> {
         match breach {
             Breach::Recreated { was, is } => Err(Reason::Recreated { was: was.clone(), is: is.clone() }),
+            _ if self.set.is_some() => Ok(()),
             Breach::Restored { at, to, frontier } if self.on_restore == OnRestore::Stop => {
                 let partitions = frontier.iter().map(|(id, offset)| (*id, *offset)).collect();
                 Err(Reason::Restored { at: *at, to: *to, partitions })

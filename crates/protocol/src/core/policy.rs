@@ -1,5 +1,6 @@
 //! What the user decides beforehand.
 
+use super::set::Set;
 use crate::position::Frontier;
 
 /// Input that is gone before it was read: expired, truncated, or another topic's (P9).
@@ -46,6 +47,10 @@ pub struct Policies {
     /// The first offset to take of these partitions, where the sink has no frontier of them. A
     /// stored frontier at or above it wins; one below it is refused.
     pub seek: Frontier,
+    /// The same where a time stands for it: a stored frontier wins wherever it is.
+    pub starts: Frontier,
+    /// To set the sink's frontier rather than to read. `ends` is the same frontier then.
+    pub set: Option<Set>,
     /// Where to stop reading, by partition; a partition without an entry has nothing to read.
     /// `None` reads for ever.
     pub ends: Option<Frontier>,

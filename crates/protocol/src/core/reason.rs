@@ -46,7 +46,7 @@ pub enum Reason {
     /// The user's start is not in the log.
     #[error(
         "partition {partition}: asked to start at offset {at}, but the topic holds {oldest} to {end} (exclusive); \
-         correct --seek_offsets, or pass --on-gap=skip to start at the nearest offset there is"
+         correct --start or --seek_offsets, or pass --on-gap=skip to start at the nearest offset there is"
     )]
     SeekOutside {
         /// Which partition.
@@ -62,8 +62,8 @@ pub enum Reason {
     /// The user's start lies above the stored frontier.
     #[error(
         "partition {partition}: stored {} seek {}: the table's last consumed offset lies below the one of \
-         --seek_offsets, and going on would leave a gap; nothing was written. Remove the partition from \
-         --seek_offsets to go on at {stored}, or use another --app_id",
+         --seek_offsets or --start, and going on would leave a gap; nothing was written. Remove the partition from it to \
+         go on at {stored}, leave the gap knowingly by `lakeward offsets set`, or use another --app_id",
         stored.last(), seek.last()
     )]
     SeekAhead {
@@ -73,6 +73,21 @@ pub enum Reason {
         stored: Offset,
         /// The first offset that the user wants, above it.
         seek: Offset,
+    },
+
+    /// A person wants the frontier set back, and did not say that rows may be there twice.
+    #[error(
+        "partition {partition}: the table has everything below offset {from}; set to {to}, offsets {to} to {} are written \
+         into it a second time; nothing was written. Pass --force if that is wanted",
+        from.last()
+    )]
+    SetBack {
+        /// Which partition.
+        partition: PartitionId,
+        /// Up to where the sink has it.
+        from: Offset,
+        /// Where it was to be set, below that.
+        to: Offset,
     },
 
     /// The sink's frontier went back, or vanished, while we ran.
@@ -191,7 +206,7 @@ impl Reason {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::SeekAhead { .. } | Self::SeekOutside { .. } => Exit::Config,
+            Self::SeekAhead { .. } | Self::SeekOutside { .. } | Self::SetBack { .. } => Exit::Config,
             _ => Exit::Data,
         }
     }

@@ -33,6 +33,7 @@ fn decision(mut core: Core) -> String {
             Action::Load { .. } => return anchors(&core),
             Action::Start { positions } => return format!("read from {}", positions[&P0]),
             Action::Stop(reason) => return format!("stop: {reason}"),
+            Action::Release { .. } => return "ends".to_owned(),
             other => panic!("not expected at the start: {other:?}"),
         }
     }
@@ -52,6 +53,12 @@ fn a_partition_begins_at_the_only_safe_place() {
     let plain = Policies::default;
     let latest = || Policies { beginning: Beginning::Latest, ..plain() };
     let seek = |to| Policies { seek: Frontier::from([(P0, at(to))]), ..plain() };
+    let starts = |to| Policies { starts: Frontier::from([(P0, at(to))]), ..plain() };
+    let set = |to, force| {
+        let to = Frontier::from([(P0, at(to))]);
+        let ends = Some(to.clone());
+        Policies { set: Some(Set { to, force, reason: "told to".to_owned() }), ends, ..plain() }
+    };
     let skip = |policies| Policies { on_gap: OnGap::Skip, ..policies };
     let on = |on_restore| Policies { on_restore, ..plain() };
     let restored = || {
@@ -80,6 +87,18 @@ fn a_partition_begins_at_the_only_safe_place() {
         (on(OnRestore::Accept),    Some(15), restored(), "anchor 15 to 15, gap 12 to 15"),
         (plain(),                  Some(15), other(),    "stop: the topic was deleted and made again"),
         (skip(plain()),            Some(15), other(),    "anchor 15 to 10, gap 15 to 10"),
+        (starts(12),               None,     None,       "anchor none to 12"),
+        (starts(16),               Some(6),  None,       "read from 6"),
+        (starts(25),               None,     None,       "stop: partition 0: asked to start at offset 25"),
+        (set(12, false),           None,     None,       "anchor none to 12"),
+        (set(15, false),           Some(15), None,       "ends"),
+        (set(18, false),           Some(15), None,       "anchor 15 to 18, gap 15 to 18"),
+        (set(12, false),           Some(15), None,       "stop: partition 0: the table has everything below offset 15"),
+        (set(12, true),            Some(15), None,       "anchor 15 to 12, gap 15 to 12"),
+        (set(12, false),           Some(15), restored(), "anchor 15 to 12, gap 12 to 12"),
+        (set(15, false),           Some(15), restored(), "anchor 15 to 15, gap 12 to 15"),
+        (set(11, false),           Some(15), restored(), "stop: partition 0: the table has everything below offset 12"),
+        (set(12, false),           Some(15), other(),    "anchor 15 to 12, gap 15 to 12"),
     ];
     for (policies, stored, breach, expected) in cases {
         let decided = decision(told(policies.clone(), stored, breach));

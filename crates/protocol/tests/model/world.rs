@@ -6,7 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use super::explore;
-use lakeward_protocol::core::{Action, Admit, Beginning, Break, Core, Ending, Event, LETTERS, Outcome, Policies, Why};
+use lakeward_protocol::core::{
+    Action, Admit, Beginning, Break, Core, Ending, Event, LETTERS, Outcome, Policies, Set, Why,
+};
 use lakeward_protocol::ports::{Advance, Bounds, Breach, Gap, Head, Permit, Stopping};
 use lakeward_protocol::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, Stretch, TableVersion};
 
@@ -32,6 +34,8 @@ pub struct Scene {
     pub exact: bool,
     /// A process may end with an error once something is gone.
     pub stops: bool,
+    /// What a person wants who comes by and sets the table's frontier.
+    pub set: Option<Set>,
 }
 
 /// Faults left.
@@ -48,6 +52,7 @@ pub struct Budget {
     pub expiries: u8,
     pub rewinds: u8,
     pub restores: u8,
+    pub sets: u8,
 }
 
 /// What becomes of a put.
@@ -86,6 +91,8 @@ pub enum Move {
     ReshapeLetters,
     Rewind(u8),
     Restore(u8),
+    /// A person's process takes the place of one.
+    Set(u8),
 }
 
 /// Whether an action touches nothing but its process.
@@ -103,7 +110,7 @@ impl Move {
     fn process(self) -> Option<usize> {
         match self {
             Self::Act(i, _) | Self::Take(i, _) | Self::TellGone(i, _) | Self::Due(i) => Some(i as usize),
-            Self::Hear(i) | Self::Stop(i) => Some(i as usize),
+            Self::Hear(i) | Self::Stop(i) | Self::Set(i) => Some(i as usize),
             _ => None,
         }
     }
@@ -155,6 +162,7 @@ struct Laws {
     stops: bool,
     fault: Option<Break>,
     policies: Policies,
+    set: Option<Set>,
 }
 
 impl Hash for Laws {
@@ -181,6 +189,8 @@ struct Process {
     layout: Shape,
     batch: Option<Batch>,
     tried: Option<Permit>,
+    /// It is a person's, and sets the frontier.
+    sets: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -303,7 +313,13 @@ impl explore::World for World {
 
 impl World {
     pub fn new(scene: &Scene, fault: Option<Break>) -> Self {
-        let laws = Laws { exact: scene.exact, stops: scene.stops, fault, policies: scene.policies.clone() };
+        let laws = Laws {
+            exact: scene.exact,
+            stops: scene.stops,
+            fault,
+            policies: scene.policies.clone(),
+            set: scene.set.clone(),
+        };
         let table = Table {
             versions: vec![(None, [None; PARTITIONS])],
             counts: scene
@@ -381,6 +397,9 @@ impl World {
             }
             if self.budget.stops > 0 && !process.is_stopped() {
                 moves.push(Move::Stop(i));
+            }
+            if self.budget.sets > 0 {
+                moves.push(Move::Set(i));
             }
             if self.budget.evictions > 0 && self.owners.contains(&Some(i)) {
                 moves.push(Move::Evict(i));
@@ -494,6 +513,11 @@ impl World {
                 let mut frontier = self.table.frontier();
                 frontier[p as usize] = frontier[p as usize].map(|stored| stored - 1);
                 self.table().put(None, frontier);
+            }
+            Move::Set(i) => {
+                self.budget.sets -= 1;
+                self.end(i as usize);
+                self.processes[i as usize] = Some(Rc::new(Process::setting(&self.laws)));
             }
             Move::Restore(to) => {
                 self.budget.restores -= 1;
@@ -662,6 +686,7 @@ impl World {
     /// P9: with nothing gone, nobody stops.
     fn check_stop(&mut self, i: usize) -> Checked {
         match self.process(i).core.next() {
+            Action::Stop(_) if self.process(i).sets => Ok(()),
             Action::Stop(reason) => ensure(self.laws.stops, || format!("P1: a needless stop: {reason}")),
             _ => Ok(()),
         }
@@ -754,6 +779,10 @@ impl World {
         for partition in put.permit.advances().keys().filter(|_| landed) {
             let p = partition.0 as usize;
             let gap = put.permit.gaps().iter().any(|gap| gap.partition == *partition);
+            let asked = self.process(i).sets && self.laws.set.as_ref().is_some_and(|set| !set.force);
+            ensure(!asked || before[p] <= self.table.frontier()[p], || {
+                format!("P1: partition {p} was set back from {:?}, and nobody gave leave", before[p])
+            })?;
             let knows = self.process(i).knows[p];
             ensure(gap || knows <= before[p], || {
                 format!("P9: partition {p} was at {knows:?}, now it goes on at {:?} in silence", before[p])
@@ -874,6 +903,7 @@ impl World {
                 let what = if self.oldest[p] > 0 { "P9" } else { "P2" };
                 format!("{what}: partition {p} goes on at {from}, it is at {stored}")
             }),
+            None if self.laws.set.as_ref().is_some_and(|set| set.to.get(&id(p)) == Some(&from)) => Ok(()),
             None if self.laws.policies.beginning == Beginning::Earliest => {
                 ensure(from == Offset::ZERO || self.oldest[p] > 0, || format!("P2: partition {p} begins at {from}"))
             }
@@ -920,9 +950,26 @@ fn merged(rows: Vec<Span>) -> Vec<Span> {
 
 impl Process {
     fn new(laws: &Laws) -> Self {
+        Self::with(laws, laws.policies.clone())
+    }
+
+    /// A person's: it has the partitions that it sets, whoever else has them.
+    fn setting(laws: &Laws) -> Self {
+        let set = laws.set.clone().expect("somebody wants something");
+        let (partitions, ends) = (set.to.keys().copied().collect::<BTreeSet<_>>(), Some(set.to.clone()));
+        let mut process = Self::with(laws, Policies { set: Some(set), ends, ..laws.policies.clone() });
+        process.sets = true;
+        for partition in &partitions {
+            process.told[partition.0 as usize] = true;
+        }
+        process.core.on(Event::Gained(partitions));
+        process
+    }
+
+    fn with(laws: &Laws, policies: Policies) -> Self {
         let core = match laws.fault {
-            None => Core::new(laws.policies.clone()),
-            Some(fault) => Core::broken(laws.policies.clone(), fault),
+            None => Core::new(policies),
+            Some(fault) => Core::broken(policies, fault),
         };
         Self {
             core,
@@ -939,6 +986,7 @@ impl Process {
             layout: Shape(0),
             batch: None,
             tried: None,
+            sets: false,
         }
     }
 
@@ -948,7 +996,7 @@ impl Process {
 
     /// The group gives it nothing while it has not heard that it was thrown out.
     fn may_gain(&self, p: usize) -> bool {
-        !self.told[p] && self.inbox.is_empty() && !self.is_stopped()
+        !self.sets && !self.told[p] && self.inbox.is_empty() && !self.is_stopped()
     }
 
     fn committed(&mut self) {
