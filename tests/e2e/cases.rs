@@ -23,7 +23,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("P41", "tests/e2e/stores/told.rs::p41_a_lock_table_is_not_needed_and_that_is_said_once"),
     ("P52", "crates/decode/src/tests/avro.rs::p52_what_is_no_record"),
     ("P53", "tests/e2e/commits.rs::k10_latency_flushes_and_an_idle_topic_commits_nothing"),
-    ("P55", "crates/decode/src/tests/formats.rs::p55_records_as_they_are"),
 ];
 
 /// Cases that wait for another piece of work, by its subject.

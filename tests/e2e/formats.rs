@@ -7,7 +7,7 @@ use apache_avro::types::Value as Avro;
 use apache_avro::writer::datum::GenericDatumWriter;
 use apache_avro::{Codec, Schema, Writer};
 use lakeward_testkit::Message;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::ingest::{Ended, Ingest, lakeward};
 use crate::table::Table;
@@ -178,6 +178,26 @@ fn zstd_and_a_bomb() {
     let ended = carried(&table, values, &["--decompress", "zstd", "-m", "1000", "-b", "100000000"]);
     assert_eq!(table.ids(), [1, 2, 3, 3, 3, 3]);
     assert!(ended.log.contains("offset=1 kind=\"too_large\""), "{}", ended.log);
+}
+
+#[test]
+fn p55_bytes_as_they_are_with_all_that_kafka_says() {
+    let picture: Vec<u8> = (0..300_000_u32).map(|at| (at * 7 % 251) as u8).collect();
+    let topic = topic(1);
+    topic.produce([
+        Message::new(picture.clone()).key("a"),
+        Message::tombstone().key("b"),
+        Message::new(b"{\"id\":1}".to_vec()),
+    ]);
+    let table = Table::absent();
+    Ingest::new(&topic, &table).with(&["--raw", "--create"]).run_to_end();
+    verified(&table);
+    let rows = table.query("select \"offset\" id, topic, partition, \"timestamp\", value, key from t");
+    assert_eq!(rows.len(), 3);
+    assert_eq!(rows[0]["topic"], json!(topic.name()));
+    assert!(rows.iter().all(|row| row["timestamp"].is_i64()), "{:?}", rows[1]);
+    assert_eq!((&rows[1]["value"], &rows[2]["key"]), (&Value::Null, &Value::Null));
+    assert_ne!((&rows[0]["value"], &rows[1]["key"]), (&Value::Null, &Value::Null));
 }
 
 #[test]

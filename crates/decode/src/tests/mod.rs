@@ -3,6 +3,7 @@
 mod avro;
 mod avro_judged;
 mod coercion;
+mod debezium;
 mod encode;
 mod formats;
 mod learnt;
