@@ -78,6 +78,7 @@ pub struct Core {
 
 /// What is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "a core has one of them, and it is not moved in a hot path")]
 enum Work {
     /// Bring partitions under way, or read.
     Settle,

@@ -110,6 +110,7 @@ struct Sink {
 
 /// What is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "a core has one of them, and it is not moved in a hot path")]
 enum Work {
     /// Find out where everything stands, and bring the circuit there.
     Recover(Recovery),
