@@ -185,7 +185,7 @@ fn p55_bytes_as_they_are_with_all_that_kafka_says() {
     let picture: Vec<u8> = (0..300_000_u32).map(|at| (at * 7 % 251) as u8).collect();
     let topic = topic(1);
     topic.produce([
-        Message::new(picture.clone()).key("a"),
+        Message::new(picture).key("a").header("h", "x"),
         Message::tombstone().key("b"),
         Message::new(b"{\"id\":1}".to_vec()),
     ]);

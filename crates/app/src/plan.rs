@@ -65,6 +65,7 @@ impl Plan {
         let schema = args.schema.as_deref().map(schema_file).transpose()?;
         let format = args.format.format()?;
         source.keys |= format.wants_keys();
+        source.headers |= format.wants_keys();
         let statsd = statsd::Options::new(&args.statsd_endpoint, |name| std::env::var(name).ok());
         let statsd = statsd.map_err(Failure::usage)?;
         Ok(Self { args, format, transforms, letter_transforms, seek, budget, source, schema, statsd })

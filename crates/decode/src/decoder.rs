@@ -230,7 +230,7 @@ impl Decoder {
                 skipped.push(u32::try_from(index).expect("fewer records than bytes of memory"));
                 continue;
             };
-            let record = Record { entry, records };
+            let record = Record { entry, index, records };
             if let Err(refused) = self.decode_one(value, record, used.as_deref_mut(), &mut block) {
                 skipped.push(u32::try_from(index).expect("fewer records than bytes of memory"));
                 bad.push(Bad { entry: index, kind: refused.kind(), detail: refused.detail() });

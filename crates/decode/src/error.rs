@@ -72,8 +72,11 @@ pub enum PlanError {
     /// Raw records, and nowhere to put their values.
     #[error("raw records go into a column 'value' of type binary (or string), and the table has none")]
     RawWithoutValue,
-    /// Raw bytes, and a column of another type.
-    #[error("column {column} is of type {data_type}: raw bytes go into binary or string")]
+    /// A part of raw records, and a column that can't take it.
+    #[error(
+        "column {column} is of type {data_type}: of raw records, value and key go into binary or string, headers into an \
+         array of structs of two of these, or a map from string"
+    )]
     RawColumn {
         /// The column.
         column: String,

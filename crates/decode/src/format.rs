@@ -52,7 +52,7 @@ impl Format {
         })
     }
 
-    /// Whether records' keys are looked at.
+    /// Whether records' keys and headers are looked at.
     #[must_use]
     pub fn wants_keys(&self) -> bool {
         matches!(self.encoding, Encoding::Raw)

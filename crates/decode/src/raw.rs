@@ -3,9 +3,11 @@
 //! The columns go by the names that Spark's Kafka source gives them; those that the table has are filled. Every record
 //! is a row, one without a value too: its value is NULL.
 
+use std::sync::Arc;
+
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
-use crate::column::{Column, Data, Struct};
+use crate::column::{Column, Data, Struct, end_of};
 use crate::error::{BadKind, Fail, PlanError, Refused};
 use crate::reader::{Reader, Rows, Stop};
 use crate::record::{Known, Record};
@@ -16,13 +18,15 @@ use crate::transform::Metadata;
 enum Part {
     Value,
     Key,
+    Headers,
     Said(Metadata),
 }
 
 /// Columns that are filled, by name.
-const COLUMNS: [(&str, Part); 8] = [
+const COLUMNS: [(&str, Part); 9] = [
     ("value", Part::Value),
     ("key", Part::Key),
+    ("headers", Part::Headers),
     ("topic", Part::Said(Metadata::Topic)),
     ("partition", Part::Said(Metadata::Partition)),
     ("offset", Part::Said(Metadata::Offset)),
@@ -34,9 +38,12 @@ const COLUMNS: [(&str, Part); 8] = [
 /// A table for all that there is.
 pub(crate) fn schema() -> Schema {
     let column = |name: &str, data_type: DataType| Field::new(name, data_type, true);
+    let header = DataType::Struct(vec![column("key", DataType::Utf8), column("value", DataType::Binary)].into());
+    let headers = DataType::List(Arc::new(Field::new("element", header, true)));
     Schema::new(vec![
         column("key", DataType::Binary),
         column("value", DataType::Binary),
+        column("headers", headers),
         column("topic", DataType::Utf8),
         column("partition", DataType::Int32),
         column("offset", DataType::Int64),
@@ -63,7 +70,12 @@ impl RawReader {
         for (index, part) in &columns {
             let column = &root.fields[*index];
             let takes_bytes = matches!(column.data, Data::Binary(_) | Data::String(_));
-            if matches!(part, Part::Value | Part::Key) && !takes_bytes {
+            let fits = match part {
+                Part::Value | Part::Key => takes_bytes,
+                Part::Headers => takes_headers(&column.data),
+                Part::Said(_) => true,
+            };
+            if !fits {
                 let (column, data_type) = (column.name.to_string(), column.type_name());
                 return Err(PlanError::RawColumn { column, data_type });
             }
@@ -84,6 +96,7 @@ impl RawReader {
             match part {
                 Part::Value => put_bytes(value, column),
                 Part::Key => put_bytes(record.records.key(record.entry), column),
+                Part::Headers => put_headers(record, column),
                 Part::Said(metadata) => put_said(record, *metadata, topic, column),
             }
             .map_err(|refused| refused.within(&rows.root.fields[*index].name))?;
@@ -111,6 +124,47 @@ fn put_bytes(bytes: Option<&[u8]>, column: &mut Column) -> Result<(), Refused> {
         return column.push_null_checked("the record has none, and the column is NOT NULL");
     };
     column.put_bytes(bytes)
+}
+
+/// An array of structs of two fields, of which the second takes bytes, or a map from string to such.
+fn takes_headers(data: &Data) -> bool {
+    let bytes = |column: &Column| matches!(column.data, Data::Binary(_) | Data::String(_));
+    match data {
+        Data::List(list) => match &list.element.data {
+            Data::Struct(parts) => matches!(&parts.fields[..], [name, value] if bytes(name) && bytes(value)),
+            _ => false,
+        },
+        Data::Map(map) => matches!(map.key.data, Data::String(_)) && bytes(&map.value),
+        _ => false,
+    }
+}
+
+/// All headers in their order; in a map the last one of each name.
+fn put_headers(record: Record, column: &mut Column) -> Result<(), Refused> {
+    let headers: Vec<_> = record.records.headers(record.index).collect();
+    match &mut column.data {
+        Data::List(list) => {
+            let Data::Struct(parts) = &mut list.element.data else { unreachable!("looked at when it was planned") };
+            for (name, value) in headers {
+                let row = parts.len;
+                put_bytes(Some(name), &mut parts.fields[0])?;
+                put_bytes(value, &mut parts.fields[1])?;
+                parts.len = row + 1;
+            }
+            list.ends.push(end_of(list.element.len())?);
+        }
+        Data::Map(map) => {
+            for (at, (name, value)) in headers.iter().enumerate() {
+                if !headers[at + 1..].iter().any(|(other, _)| other == name) {
+                    map.key.put_bytes(name)?;
+                    put_bytes(*value, &mut map.value)?;
+                }
+            }
+            map.ends.push(end_of(map.key.len())?);
+        }
+        _ => unreachable!("looked at when it was planned"),
+    }
+    Ok(())
 }
 
 fn put_said(record: Record, metadata: Metadata, topic: &str, column: &mut Column) -> Result<(), Refused> {

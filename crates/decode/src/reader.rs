@@ -132,7 +132,7 @@ impl Decoder {
             }
             next = index + 1;
             let (before, value) = (self.root.len, records.value(entry));
-            match one(self, value, Record { entry, records }) {
+            match one(self, value, Record { entry, index, records }) {
                 Ok(()) => {
                     let made = self.root.len - before;
                     let counted = if value.is_some() { &mut empty } else { &mut tombstones };

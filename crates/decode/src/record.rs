@@ -11,6 +11,8 @@ use crate::transform::Metadata;
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
     pub(crate) entry: &'a Entry,
+    /// Its index among these.
+    pub(crate) index: usize,
     /// Those that it lies among.
     pub(crate) records: &'a Records,
 }

@@ -98,10 +98,19 @@ fn p55_records_as_they_are() {
         column("timestamp", timestamp()),
         column("timestampType", DataType::Int32),
         column("day", DataType::Utf8),
+        column(
+            "headers",
+            array_of(column(
+                "element",
+                structure(vec![column("key", DataType::Utf8), column("value", DataType::Binary)]),
+            )),
+        ),
     ]);
     let mut records = Records::new(PartitionId(3), Offset::new(100).unwrap());
     let at = 1_626_823_098_519;
     records.push_keyed(100, at, TimestampType::CreateTime, Some(b"k"), Some(b"\xff\0"));
+    records.push_header(b"h", Some(b"\x01"));
+    records.push_header(b"h", None);
     records.push_keyed(101, at, TimestampType::LogAppendTime, None, Some(b""));
     records.push_keyed(102, at, TimestampType::NotAvailable, Some(b"gone"), None);
     records.push_keyed(103, at, TimestampType::CreateTime, Some(b"\xff"), Some(b"x"));
@@ -111,13 +120,29 @@ fn p55_records_as_they_are() {
     assert_eq!(
         rows(&decoded.batch),
         [
-            "offset=100 value=xff00 key=\"k\" topic=\"web\" partition=3 timestamp=1626823098519000 timestampType=0 day=\"web\"",
-            "offset=101 value=x key=null topic=\"web\" partition=3 timestamp=1626823098519000 timestampType=1 day=\"web\"",
-            "offset=102 value=null key=\"gone\" topic=\"web\" partition=3 timestamp=null timestampType=-1 day=\"web\"",
+            "offset=100 value=xff00 key=\"k\" topic=\"web\" partition=3 timestamp=1626823098519000 timestampType=0 day=\"web\" headers=[{key:\"h\",value:x01},{key:\"h\",value:null}]",
+            "offset=101 value=x key=null topic=\"web\" partition=3 timestamp=1626823098519000 timestampType=1 day=\"web\" headers=[]",
+            "offset=102 value=null key=\"gone\" topic=\"web\" partition=3 timestamp=null timestampType=-1 day=\"web\" headers=[]",
         ]
     );
     assert_eq!((decoded.tombstones, decoded.bad.len()), (0, 1), "a record without a value is a row");
     assert_eq!(decoded.bad[0].detail, "key: bytes that are not UTF-8 in a column of type string");
+}
+
+#[test]
+fn headers_as_a_map_are_the_last_of_each_name() {
+    let table = table(vec![
+        column("value", DataType::Binary),
+        column("headers", map_of(DataType::Utf8, column("value", DataType::Utf8))),
+    ]);
+    let mut records = Records::new(PartitionId(3), Offset::new(100).unwrap());
+    records.push(100, 0, TimestampType::CreateTime, Some(b"x"));
+    for (name, value) in [("a", "1"), ("b", "2"), ("a", "3")] {
+        records.push_header(name.as_bytes(), Some(value.as_bytes()));
+    }
+    records.pad();
+    let decoded = raw(&table, &[]).unwrap().decode(&records);
+    assert_eq!(rows(&decoded.batch), ["value=x78 headers={\"b\"=\"2\",\"a\"=\"3\"}"]);
 }
 
 #[test]
