@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(Notes::of(info.as_object().unwrap()).unwrap(), notes);
         assert!(Notes::of(info.as_object().unwrap()).unwrap().is(CommitId(7)));
 
-        let signed = Notes { by: Some(ByNote { who: "alice@host".to_owned(), why: "told to".to_owned() }), ..notes };
+        let signed = Notes { by: Some(ByNote { who: "alice@host".to_owned(), why: "told to".to_owned() }), ..self::notes() };
         draft.notes = &signed;
         draft.in_commit_timestamp_ms = Some(123);
         draft.batch = None;

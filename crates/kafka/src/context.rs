@@ -51,6 +51,15 @@ impl Context {
         self.closing.store(true, Ordering::SeqCst);
     }
 
+    /// Tells a line of the client's log. What matters to us comes as an error as well, where it is told once.
+    pub(crate) fn logged(is_urgent: bool, facility: &str, line: &str) {
+        if is_urgent {
+            warn!("Kafka client: {facility} {line}");
+        } else {
+            debug!("Kafka client: {facility} {line}");
+        }
+    }
+
     fn note(&self, event: Event) {
         self.events.lock().expect("no panic while it is held").push(event);
     }
@@ -58,13 +67,8 @@ impl Context {
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        // What matters to us comes as an error as well, where it is told once.
-        match level {
-            RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
-                warn!("Kafka client: {facility} {message}");
-            }
-            _ => debug!("Kafka client: {facility} {message}"),
-        }
+        let is_urgent = matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical);
+        Self::logged(is_urgent, facility, message);
     }
 
     fn error(&self, error: Rdkafka, reason: &str) {

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use crate::context::{Context, Event};
 use crate::error::KafkaError;
+use crate::native::Logs;
 use crate::reader::list;
 
 /// The longest that moving a position may take before it is tried again.
@@ -33,6 +34,7 @@ struct Losing {
 pub(crate) struct Group {
     topic: String,
     consumer: Arc<BaseConsumer<Context>>,
+    logs: Logs,
     /// What librdkafka fetches now.
     assigned: BTreeSet<PartitionId>,
     losing: Option<Losing>,
@@ -42,11 +44,13 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn new(topic: String, consumer: Arc<BaseConsumer<Context>>) -> Self {
-        Self { topic, consumer, assigned: BTreeSet::new(), losing: None, waits_for_start: false }
+        let logs = Logs::of(Arc::clone(&consumer));
+        Self { topic, consumer, logs, assigned: BTreeSet::new(), losing: None, waits_for_start: false }
     }
 
     /// What happened. Also what keeps us a member (`max.poll.interval.ms`).
     pub(crate) fn poll(&self) -> Vec<Event> {
+        self.logs.drain();
         for _ in 0..4 {
             // Errors come by the context as well, with their reasons; messages come by our own queue.
             match self.consumer.poll(Duration::ZERO) {

@@ -212,6 +212,70 @@ pub(crate) fn cached_end(consumer: &BaseConsumer<Context>, topic: &CStr, partiti
 /// A topic's id. `None` from brokers that have none (before 2.8, and the mock cluster).
 pub(crate) type TopicId = Option<[u8; 16]>;
 
+/// What the client logs, in a queue of its own. In the consumer's queue each line stands before what the group says, and a
+/// poll that waits for nothing ends at the first: a client that logs much (`debug`) would not hear that it is to let go.
+pub(crate) struct Logs {
+    queue: ptr::NonNull<c::rd_kafka_queue_t>,
+    _consumer: Arc<BaseConsumer<Context>>,
+}
+
+// SAFETY: as for `Queue`.
+unsafe impl Send for Logs {}
+
+/// Lines that one drain hands on at most; the rest waits for the next.
+const LOG_LINES: usize = 10_000;
+/// Levels are syslog's (RFC 5424): up to here somebody has to look.
+const SYSLOG_CRITICAL: i32 = 2;
+
+impl Logs {
+    pub(crate) fn of(consumer: Arc<BaseConsumer<Context>>) -> Self {
+        let client = consumer.client().native_ptr();
+        // SAFETY: the client handle lives as long as `consumer`; it counts its reference to the queue itself.
+        let queue = unsafe { c::rd_kafka_queue_new(client) };
+        let queue = ptr::NonNull::new(queue).expect("librdkafka allocates a queue");
+        // SAFETY: as above. It is refused only to clients without `log.queue`, which `rdkafka` always sets.
+        let refused = unsafe { c::rd_kafka_set_log_queue(client, queue.as_ptr()) };
+        assert_eq!(refused, c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR, "rdkafka sets log.queue");
+        Self { queue, _consumer: consumer }
+    }
+
+    /// Hands on what was logged since the last call.
+    pub(crate) fn drain(&self) {
+        for _ in 0..LOG_LINES {
+            // SAFETY: the queue is ours. The event is destroyed once, after the last use of what it holds.
+            unsafe {
+                let event = c::rd_kafka_queue_poll(self.queue.as_ptr(), 0);
+                if event.is_null() {
+                    return;
+                }
+                Self::hand_on(event);
+                c::rd_kafka_event_destroy(event);
+            }
+        }
+    }
+
+    /// # Safety
+    /// `event` is an event that is not destroyed yet.
+    unsafe fn hand_on(event: *mut c::rd_kafka_event_t) {
+        let (mut facility, mut line, mut level) = (ptr::null(), ptr::null(), 0);
+        // SAFETY: the event is alive by contract, and so are the texts in it, which end with a zero and are there where
+        // the answer is 0.
+        unsafe {
+            if c::rd_kafka_event_log(event, &raw mut facility, &raw mut line, &raw mut level) == 0 {
+                let [facility, line] = [facility, line].map(|text| CStr::from_ptr(text).to_string_lossy());
+                Context::logged(level <= SYSLOG_CRITICAL, facility.trim(), line.trim());
+            }
+        }
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        // SAFETY: ours alone, and never used again; the consumer, which still logs, lives longer.
+        unsafe { c::rd_kafka_queue_destroy(self.queue.as_ptr()) }
+    }
+}
+
 /// What the brokers say of a topic.
 #[derive(Clone, Copy)]
 pub(crate) struct Described {

@@ -545,6 +545,11 @@ fn k77_p01_cooperative_rebalance() {
 }
 
 #[test]
+fn who_logs_everything_still_hears_the_group() {
+    rebalances(&[("debug", "all")]);
+}
+
+#[test]
 fn rebalance_by_the_new_group_protocol() {
     rebalances(&[("group.protocol", "consumer"), ("session.timeout.ms", "6000")]);
 }
