@@ -27,10 +27,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 /// Cases that wait for another piece of work, by its subject.
 const LATER: &[(&str, &[&str])] = &[
-    (
-        "Everything a kafka-delta-ingest user has: registries, evolution",
-        &["K53", "K64", "K65", "P11", "P28", "P47", "P49"],
-    ),
+    ("Everything a kafka-delta-ingest user has: evolution", &["K53", "P11", "P28", "P47", "P49"]),
     ("Incremental SQL: upsert and changelog sinks", &["P35"]),
 ];
 

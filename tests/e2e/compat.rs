@@ -17,6 +17,8 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     ("test_delta_partitions",                         "partitions", "k50_statistics_of_each_partitions_file"),
     ("test_json_default",                             "compat",  "json_by_default"),
     ("zero_offset_issue",                             "commits", "k02_offset_zero_is_not_read_again"),
+    ("test_json_with_registry",                       "registry", "json_with_registry"),
+    ("test_avro_with_registry",                       "registry", "avro_with_registry_in_two_versions"),
     ("test_start_from_explicit",                      "compat",  "start_from_explicit_offsets"),
     ("test_start_from_earliest",                      "compat",  "start_from_earliest"),
     ("test_start_from_latest",                        "commits", "k19_latest_takes_the_first_message_after_the_start"),
@@ -33,7 +35,6 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
         "formats",
         &["test_json_with_args", "test_avro_default", "test_avro_with_file", "single_object_encoding_with_file"],
     ),
-    ("registries", &["test_json_with_registry", "test_avro_with_registry"]),
     ("object stores", &["when_both_workers_started_simultaneously (azure)", "when_rebalance_happens (azure)"]),
 ];
 

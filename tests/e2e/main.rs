@@ -35,6 +35,7 @@ mod offsets;
 mod partitions;
 mod proof;
 mod reader;
+mod registry;
 mod replays;
 mod run;
 mod security;

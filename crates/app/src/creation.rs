@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_schema::{Field, FieldRef, Schema};
+use lakeward_decode::avro::{self, AvroSchema};
+use lakeward_decode::protobuf::ProtobufSchema;
+use lakeward_decode::{InferError, Language, Unavailable, WrittenSchema, json_schema};
 use lakeward_delta::{Created, NewTable, Table, TableSchema, create};
 use lakeward_kafka::Source;
 use lakeward_protocol::ports::{Exit, Fault, Input, InputLog, OutputLog, Verdict};
@@ -85,10 +88,64 @@ fn asked(plan: &Plan, table: &Table) -> Option<NewTable> {
     Some(NewTable { schema, partition_columns: plan.args.partition_by.clone(), properties: BTreeMap::new() })
 }
 
-/// The schema of the topic's first messages, and columns for the transforms that have none.
+/// The schema that messages have, or will have, and columns for the transforms that have none.
 ///
 /// Waits for a first message, or else says `None` where there is none.
 fn inferred(plan: &Plan, session: &Session, waits: bool) -> Result<Option<TableSchema>, Failure> {
+    let Some(registered) = registered(plan, session)? else { return Ok(None) };
+    let schema = match registered {
+        Some(schema) => schema,
+        None => match of_messages(plan, session, waits)? {
+            Some(schema) => schema,
+            None => return Ok(None),
+        },
+    };
+    let missing =
+        plan.transforms.columns().filter(|(name, _)| !name.contains('.') && schema.column_with_name(name).is_none());
+    let added: Vec<FieldRef> = missing.map(|(name, data_type)| Arc::new(Field::new(name, data_type, true))).collect();
+    let schema = Schema::new(schema.fields().iter().cloned().chain(added).collect::<Vec<_>>());
+    TableSchema::from_arrow(&schema).map(Some).map_err(|error| Failure::port(&error))
+}
+
+/// The schema of the newest one that the registry has for the topic's values; `Some(None)` where it has none.
+fn registered(plan: &Plan, session: &Session) -> Result<Option<Option<Schema>>, Failure> {
+    let Some(registry) = &plan.registry else { return Ok(Some(None)) };
+    let subject = format!("{}-value", plan.args.topic);
+    let Some(found) = session.wait_for(|| registry.latest(&subject))? else { return Ok(None) };
+    let Some(written) = found else {
+        tracing::info!("the schema registry has no subject {subject}");
+        return Ok(Some(None));
+    };
+    let schema = columns(&written).map_err(|what| {
+        Failure::new(Exit::Config, format_args!("the newest schema of subject {subject} gives no table: {what}"))
+    })?;
+    tracing::info!("columns are those of the newest schema of subject {subject}");
+    Ok(Some(Some(schema)))
+}
+
+/// The columns that a schema asks for.
+fn columns(written: &WrittenSchema) -> Result<Schema, String> {
+    fn told(error: impl std::fmt::Display) -> String {
+        error.to_string()
+    }
+    match written.language {
+        Language::Avro => {
+            let schema = AvroSchema::parse(&written.text, &written.references).map_err(told)?;
+            avro::infer(&[schema]).map_err(told)
+        }
+        Language::Json => json_schema::table_schema(&written.text, &written.references).map_err(told),
+        Language::Protobuf => {
+            let imports =
+                written.references.iter().map(|referred| (referred.name.clone(), referred.text.clone())).collect();
+            let schema = ProtobufSchema::compile(&written.text, &imports).map_err(told)?;
+            let message = schema.message(&[0]).ok_or("it has no message")?;
+            Ok(message.table_schema())
+        }
+    }
+}
+
+/// The schema of the topic's first messages.
+fn of_messages(plan: &Plan, session: &Session, waits: bool) -> Result<Option<Schema>, Failure> {
     let samples = if plan.format.is_known() {
         Vec::new()
     } else {
@@ -100,13 +157,22 @@ fn inferred(plan: &Plan, session: &Session, waits: bool) -> Result<Option<TableS
         };
         samples
     };
-    let schema = plan.format.infer(samples.iter().map(Vec::as_slice));
-    let schema = schema.map_err(|error| Failure::new(Exit::Data, error))?;
-    let missing =
-        plan.transforms.columns().filter(|(name, _)| !name.contains('.') && schema.column_with_name(name).is_none());
-    let added: Vec<FieldRef> = missing.map(|(name, data_type)| Arc::new(Field::new(name, data_type, true))).collect();
-    let schema = Schema::new(schema.fields().iter().cloned().chain(added).collect::<Vec<_>>());
-    TableSchema::from_arrow(&schema).map(Some).map_err(|error| Failure::port(&error))
+    session.wait_for(|| plan.format.infer(samples.iter().map(Vec::as_slice)).map_err(Uninferred))
+}
+
+/// Why there are no columns.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct Uninferred(InferError);
+
+impl Fault for Uninferred {
+    fn verdict(&self) -> Verdict {
+        match &self.0 {
+            InferError::Unavailable(Unavailable::OutOfReach { .. }) => Verdict::Retry,
+            InferError::Unavailable(Unavailable::NotAllowed { .. }) => Verdict::Stop(Exit::Unavailable),
+            _ => Verdict::Stop(Exit::Data),
+        }
+    }
 }
 
 /// The values of the first messages there are, from every partition; `waits` for a first one.

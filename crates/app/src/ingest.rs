@@ -20,7 +20,7 @@ use crate::session::Session;
 use crate::stage::{Held, Shards};
 use crate::watch::{Progress, Reporter};
 use crate::world::Os;
-use crate::{creation, letters, meters, refused, statsd};
+use crate::{creation, letters, meters, statsd};
 
 /// How often gauges are brought up to date.
 pub const REPORT: Duration = Duration::from_secs(1);
@@ -30,7 +30,6 @@ pub const REPORT: Duration = Duration::from_secs(1);
 /// # Errors
 /// With the exit code and what to do.
 pub fn run(args: IngestArgs) -> Result<(), Failure> {
-    refused::check(refused::in_environment).map_err(|error| Failure::new(Exit::Config, error))?;
     let plan = Plan::new(args)?;
     let session = Session::start()?;
     let (ready, progress) = (Ready::default(), Progress::default());

@@ -31,6 +31,10 @@ pub fn describe() {
     describe_counter!("lakeward_discards_total", "Times that uncommitted records were let go, to be read again");
     describe_counter!("lakeward_retries_total", "Failed calls that were tried again, by port");
     describe_counter!("lakeward_gaps_total", "Breaks in a partition's chain that an option let pass");
+    describe_counter!(
+        "lakeward_schema_requests_total",
+        "Requests to the schema registry, by outcome: found, not_there, not_allowed, out_of_reach"
+    );
     describe_counter!("lakeward_checkpoints_total", "Delta checkpoints written");
     describe_counter!(
         "lakeward_housekeeping_failures_total",
@@ -169,6 +173,11 @@ pub fn retrying(port: &str) {
     if port == "output" {
         statsd::count("delta.write.failed", 1);
     }
+}
+
+/// The schema registry was asked.
+pub fn schema_request(outcome: &'static str) {
+    counter!("lakeward_schema_requests_total", "outcome" => outcome).increment(1);
 }
 
 /// Partitions in our hands.

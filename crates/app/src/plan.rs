@@ -1,6 +1,7 @@
 //! The command line of `ingest` as what each room is told.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use lakeward_decode::{Format, Transforms};
 use lakeward_delta::{ByNote, Checkpoints, TableOptions, TableSchema, Topic};
@@ -13,6 +14,7 @@ use lakeward_protocol::position::{Frontier, Offset, PartitionId};
 use crate::budget::Budget;
 use crate::cli::{IngestArgs, OnBadRecord, OnGap, Reset};
 use crate::failure::Failure;
+use crate::registry::Registry;
 use crate::secrets;
 use crate::session::Session;
 use crate::stage::{LetterOptions, StageOptions};
@@ -26,6 +28,8 @@ pub struct Plan {
     pub args: IngestArgs,
     /// What messages are written in.
     pub format: Format,
+    /// Where their schemas are.
+    pub registry: Option<Arc<Registry>>,
     /// Columns made by expressions.
     pub transforms: Transforms,
     /// The same of the dead-letter table.
@@ -63,12 +67,13 @@ impl Plan {
         let has_letters = args.dead_letters.table().is_some();
         (source.keys, source.headers) = (has_letters, has_letters);
         let schema = args.schema.as_deref().map(schema_file).transpose()?;
-        let format = args.format.format()?;
+        let registry = args.format.registry()?;
+        let format = args.format.format(registry.as_ref())?;
         source.keys |= format.wants_keys();
         source.headers |= format.wants_keys();
         let statsd = statsd::Options::new(&args.statsd_endpoint, |name| std::env::var(name).ok());
         let statsd = statsd.map_err(Failure::usage)?;
-        Ok(Self { args, format, transforms, letter_transforms, seek, budget, source, schema, statsd })
+        Ok(Self { args, format, registry, transforms, letter_transforms, seek, budget, source, schema, statsd })
     }
 
     /// Columns of the dead-letter table made by expressions.

@@ -88,7 +88,7 @@ pub enum StageError {
     )]
     Columns { table: String, view: String, columns: String },
     /// A schema that messages name.
-    #[error("{0}; no message was left out, and nothing of the batch is committed")]
+    #[error("{0}; messages wait for it, none is left out")]
     Schema(#[from] Unavailable),
     /// Files.
     #[error(transparent)]
@@ -104,7 +104,7 @@ impl Fault for StageError {
             Self::Plan { .. } | Self::Columns { .. } | Self::Letter { .. } => Verdict::Stop(Exit::Config),
             Self::Bad { .. } => Verdict::Stop(Exit::Data),
             Self::Schema(Unavailable::OutOfReach { .. }) => Verdict::Retry,
-            Self::Schema(Unavailable::NotAllowed { .. }) => Verdict::Stop(Exit::Config),
+            Self::Schema(Unavailable::NotAllowed { .. }) => Verdict::Stop(Exit::Unavailable),
             Self::Encode(error) => error.verdict(),
             Self::Gone => Verdict::Stop(Exit::Software),
         }
@@ -136,6 +136,7 @@ pub struct Shards {
     commands: Vec<Sender<Command>>,
     threads: Vec<JoinHandle<()>>,
     spare: Receiver<Records>,
+    format: Format,
     fault: Arc<Mutex<Option<StageError>>>,
     held: Held,
     most_bytes: usize,
@@ -161,6 +162,7 @@ impl Shards {
             commands: Vec::new(),
             threads: Vec::new(),
             spare,
+            format: options.format.clone(),
             fault: Arc::clone(&fault),
             held: held.clone(),
             most_bytes: options.most_bytes,
@@ -227,6 +229,10 @@ impl Stage for Shards {
 
     fn open(&mut self, layout: &Layout) -> Result<(), StageError> {
         self.ask(|answer| Command::Open(layout.clone(), answer)).into_iter().collect()
+    }
+
+    fn prepare(&mut self, records: &Records) -> Result<(), StageError> {
+        Ok(self.format.prepare(records)?)
     }
 
     fn push(&mut self, records: Records) -> Result<Option<Records>, StageError> {

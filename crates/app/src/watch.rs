@@ -13,6 +13,7 @@ use lakeward_protocol::records::{Records, TimestampType};
 
 use crate::admin::Ready;
 use crate::meters::{self, Labels};
+use crate::reminder::Reminder;
 
 /// How far each partition in our hands is; shared with whoever reports lag.
 #[derive(Clone, Default)]
@@ -101,14 +102,15 @@ pub struct Reporter {
     sealed: Option<(Due, u64, u64)>,
     /// Batches of records since the last seal.
     batches: usize,
+    retries: Reminder,
 }
 
 impl Reporter {
     /// Reports into these.
     #[must_use]
     pub fn new(progress: Progress, ready: Ready) -> Self {
-        let (labels, owned) = (Labels::new(), BTreeSet::new());
-        Self { progress, ready, labels, owned, sealing_since: None, sealed: None, batches: 0 }
+        let (labels, owned, retries) = (Labels::new(), BTreeSet::new(), Reminder::default());
+        Self { progress, ready, labels, owned, sealing_since: None, sealed: None, batches: 0, retries }
     }
 
     /// The same, with these on its gauges.
@@ -229,7 +231,9 @@ impl Watch for Reporter {
 
     fn retrying(&mut self, port: Port, doing: &str, error: &dyn Error, attempt: u32, wait: Duration) {
         meters::retrying(&port.to_string());
-        tracing::warn!(attempt, "can't {doing}: {error}; next try in {:.1} s", wait.as_secs_f64());
+        if self.retries.is_due(attempt) {
+            tracing::warn!(attempt, "can't {doing}: {error}; next try in {:.1} s", wait.as_secs_f64());
+        }
     }
 
     fn ended(&mut self, ending: Ending) {

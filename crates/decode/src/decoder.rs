@@ -16,6 +16,7 @@ use crate::debezium::json::Flattener;
 use crate::decoded::{Bad, Decoded, Entries};
 use crate::error::{BadKind, Cause, Fail, PlanError, Refused};
 use crate::format::{Encoding, Format};
+use crate::frame::Frame;
 use crate::general::{Message, rewrite};
 use crate::inflate::Inflater;
 use crate::learn::{can_learn, learn};
@@ -49,6 +50,8 @@ pub struct Decoder {
     shapes: Option<Shapes>,
     /// What reads messages of another format than JSON.
     reader: Option<Box<dyn Reader>>,
+    /// What takes the frame off messages of JSON that have one.
+    frame: Option<Frame>,
     inflater: Option<Inflater>,
     /// What makes flat messages of Debezium's in JSON.
     flattener: Option<Flattener>,
@@ -108,6 +111,7 @@ impl Decoder {
             entangled,
             shapes,
             reader: None,
+            frame: None,
             inflater: None,
             flattener: None,
             inflated_bytes: 0,
@@ -130,8 +134,11 @@ impl Decoder {
         if let (Encoding::Raw, Some(placed)) = (&format.encoding, decoder.placed.iter().find(looks)) {
             return Err(PlanError::RawTransform { property: placed.property.clone() });
         }
-        let flattens = format.debezium && matches!(format.encoding, Encoding::Json);
+        let flattens = format.debezium && matches!(format.encoding, Encoding::Json | Encoding::JsonSchema(_));
         decoder.flattener = flattens.then(|| Flattener::new(Extras::new(&decoder.root, &decoder.placed)));
+        if let Encoding::JsonSchema(schemas) = &format.encoding {
+            decoder.frame = Some(Frame::new(Arc::clone(schemas)));
+        }
         decoder.inflater = format.compression.map(Inflater::new);
         Ok(decoder)
     }
@@ -199,9 +206,9 @@ impl Decoder {
     /// When the values pass 2 GiB.
     pub fn try_decode(&mut self, records: &Records, from: usize) -> Result<Decoded, Unavailable> {
         assert!(i32::try_from(records.value_bytes()).is_ok(), "an arena below 2 GiB");
-        let (mut reader, mut inflater) = (self.reader.take(), self.inflater.take());
+        let (mut reader, mut inflater, mut frame) = (self.reader.take(), self.inflater.take(), self.frame.take());
         let decoded = match (&mut reader, &mut inflater) {
-            (None, None) if self.flattener.is_none() => Ok(self.decode_json(records)),
+            (None, None) if self.flattener.is_none() => self.decode_json(records, frame.as_mut()),
             (reader, inflater) => self.decode_each(records, from, |decoder, value, record| {
                 let value = match (value, inflater.as_mut()) {
                     (Some(value), Some(inflater)) => Some(inflater.inflate(value)?),
@@ -210,16 +217,26 @@ impl Decoder {
                 decoder.inflated_bytes += value.map_or(0, <[u8]>::len);
                 match (reader.as_mut(), value) {
                     (Some(reader), value) => decoder.read(&mut **reader, value, record),
-                    (None, Some(value)) => Ok(decoder.decode_flat(value, record)?),
+                    (None, Some(value)) => {
+                        let value = frame.as_mut().map_or(Ok(value), |frame| frame.open(value))?;
+                        Ok(decoder.decode_flat(value, record)?)
+                    }
                     (None, None) => Ok(()),
                 }
             }),
         };
-        (self.reader, self.inflater) = (reader, inflater);
+        if let Some(frame) = &mut frame {
+            frame.forget_faults();
+        }
+        (self.reader, self.inflater, self.frame) = (reader, inflater, frame);
         decoded
     }
 
-    fn decode_json(&mut self, records: &Records) -> Decoded {
+    fn decode_json(&mut self, records: &Records, mut frame: Option<&mut Frame>) -> Result<Decoded, Unavailable> {
+        // All schemas first: rows wait in the block for those that follow.
+        if let Some(frame) = frame.as_mut() {
+            frame.learn(records)?;
+        }
         let mut bad = Vec::new();
         let mut skipped = Vec::new();
         let mut block = Block::new(records.partition());
@@ -231,7 +248,9 @@ impl Decoder {
                 continue;
             };
             let record = Record { entry, index, records };
-            if let Err(refused) = self.decode_one(value, record, used.as_deref_mut(), &mut block) {
+            let value = frame.as_ref().map_or(Ok(value), |frame| frame.opened(value));
+            let result = value.and_then(|value| self.decode_one(value, record, used.as_deref_mut(), &mut block));
+            if let Err(refused) = result {
                 skipped.push(u32::try_from(index).expect("fewer records than bytes of memory"));
                 bad.push(Bad { entry: index, kind: refused.kind(), detail: refused.detail() });
             }
@@ -241,13 +260,13 @@ impl Decoder {
         }
         self.shapes = shapes;
         let batch = self.take_batch();
-        Decoded {
+        Ok(Decoded {
             batch,
             tombstones: skipped.len() - bad.len(),
             bad,
             next: records.len(),
             entries: Entries::Without(skipped),
-        }
+        })
     }
 
     /// Takes the rows out.

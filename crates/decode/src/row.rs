@@ -285,7 +285,8 @@ fn order(keys: &Column, a: usize, b: usize) -> std::cmp::Ordering {
         Data::Double(values) => (values[a] + 0.0).total_cmp(&(values[b] + 0.0)),
         Data::Decimal { values, .. } => values[a].cmp(&values[b]),
         Data::Binary(column) => column.get(a).cmp(column.get(b)),
-        // Text is never put into the others, so they have no keys.
-        Data::Boolean(_) | Data::Struct(_) | Data::List(_) | Data::Map(_) => std::cmp::Ordering::Equal,
+        Data::Boolean(values) => values[a].cmp(&values[b]),
+        // No key is put into the others.
+        Data::Struct(_) | Data::List(_) | Data::Map(_) => std::cmp::Ordering::Equal,
     }
 }

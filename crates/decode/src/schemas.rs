@@ -16,6 +16,15 @@ pub trait Schemas: Debug + Send + Sync {
     /// # Errors
     /// No answer: nothing can be said of the messages that need it.
     fn schema(&self, id: u32) -> Result<Answer, Unavailable>;
+
+    /// Finds out about that number, before messages that name it are decoded, perhaps by somebody who must not wait:
+    /// [`Schemas::schema`] then has its answer at once. May ask again what it knows not to be there.
+    ///
+    /// # Errors
+    /// As [`Schemas::schema`].
+    fn prepare(&self, id: u32) -> Result<(), Unavailable> {
+        self.schema(id).map(drop)
+    }
 }
 
 /// What the registry says of a number.

@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use lakeward_delta::{DeltaError, Table};
 use lakeward_kafka::{KafkaError, Source, TopicIdentity};
 use lakeward_protocol::core::{Core, Policies};
-use lakeward_protocol::ports::{Bounds, Exit};
+use lakeward_protocol::ports::Bounds;
 use lakeward_protocol::position::{Frontier, Offset, PartitionId};
 
 use crate::cli::IngestArgs;
+use crate::creation;
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::{counted, grouped, table};
 use crate::session::Session;
-use crate::{creation, refused};
 use outlook::Outlook;
 
 /// Prints it.
@@ -24,7 +24,6 @@ use outlook::Outlook;
 /// # Errors
 /// What would stop the ingest, with its exit code; a topic or table that can't be read.
 pub fn run(args: IngestArgs) -> Result<(), Failure> {
-    refused::check(refused::in_environment).map_err(|error| Failure::new(Exit::Config, error))?;
     let plan = Plan::new(args)?;
     let session = Session::start()?;
     let kafka = |error: KafkaError| Failure::port(&error);

@@ -1,32 +1,47 @@
 //! Options that say what messages are written in.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use lakeward_decode::avro::{AvroSchema, Form};
-use lakeward_decode::{Compression, Encoding, Format};
+use lakeward_decode::protobuf::{self, ProtobufMessage};
+use lakeward_decode::{Compression, Encoding, Format, Schemas};
 use lakeward_protocol::ports::Exit;
 
 use crate::failure::Failure;
+use crate::registry::{Registry, RegistryConfig};
 
 /// What messages are written in; JSON unless one of these is given.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Message format (JSON by default)")]
 pub struct FormatArgs {
-    /// JSON, one object a message. "" or nothing is plain JSON.
-    #[arg(long, env = "JSON_REGISTRY", value_name = "URL", group = "encoding")]
+    /// JSON, one object a message. A schema registry's address: in Confluent's framing, whose schema must be there.
+    ///
+    /// Messages are not held against their schema; they must fit the table. "" is plain JSON.
+    #[arg(long, env = "JSON_REGISTRY", value_name = "URL,..", group = "encoding")]
     pub json: Option<String>,
 
-    /// Avro. A schema file (Avro's JSON): messages are values of that schema, or container files. "": container files.
+    /// Avro. A schema registry's address: in Confluent's framing. A schema file (Avro's JSON): values of that schema, or
+    /// container files. "": container files.
     ///
     /// Every value of a message's container file becomes a row; all codecs are read.
-    #[arg(long, env = "AVRO_REGISTRY", value_name = "FILE", group = "encoding", num_args = 0..=1,
+    #[arg(long, env = "AVRO_REGISTRY", value_name = "URL,..|FILE", group = "encoding", num_args = 0..=1,
           default_missing_value = "")]
     pub avro: Option<String>,
 
     /// Avro in single-object encoding: the schema file, or a folder of them (.avsc), found by fingerprint.
     #[arg(long, value_name = "PATH", group = "encoding")]
     pub soe_avro: Option<PathBuf>,
+
+    /// Protobuf. A schema registry's address: in Confluent's framing. A set of descriptors, made by protoc
+    /// --descriptor_set_out=FILE --include_imports: messages of type --message.
+    #[arg(long, env = "PROTOBUF_REGISTRY", value_name = "URL,..|FILE", group = "encoding")]
+    pub protobuf: Option<String>,
+
+    /// With --protobuf FILE: the messages' type, as package.Name or Name.
+    #[arg(long, value_name = "NAME", requires = "protobuf")]
+    pub message: Option<String>,
 
     /// Bytes as they are: each record into columns value, key, headers, topic, partition, offset, timestamp and
     /// timestampType, as far as the table has them.
@@ -67,12 +82,27 @@ pub enum AvroForm {
 }
 
 impl FormatArgs {
-    /// Reads what the options name.
+    /// The registry that one of the options names.
+    ///
+    /// # Errors
+    /// Settings that make no sense.
+    pub fn registry(&self) -> Result<Option<Arc<Registry>>, Failure> {
+        let options = [("--json", &self.json), ("--avro", &self.avro), ("--protobuf", &self.protobuf)];
+        let named = options.into_iter().find_map(|(option, value)| {
+            value.as_deref().filter(|value| RegistryConfig::is_url(value)).map(|value| (option, value))
+        });
+        let Some((option, urls)) = named else { return Ok(None) };
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let registry = RegistryConfig::new(option, urls, variable).and_then(Registry::new);
+        registry.map(|registry| Some(Arc::new(registry))).map_err(|error| Failure::new(Exit::Config, error))
+    }
+
+    /// Reads what the options name; `registry` is [theirs](Self::registry).
     ///
     /// # Errors
     /// A file that can't be read or holds no schema; options that don't fit together.
-    pub fn format(&self) -> Result<Format, Failure> {
-        let encoding = self.encoding()?;
+    pub fn format(&self, registry: Option<&Arc<Registry>>) -> Result<Format, Failure> {
+        let encoding = self.encoding(registry)?;
         let compression = if self.decompress_gzip { Some(Compression::Gzip) } else { self.decompress };
         if self.decompress_gzip && !matches!(encoding, Encoding::Json) {
             return Err(Failure::usage("--decompress_gzip is for JSON; write --decompress gzip for another format"));
@@ -82,10 +112,30 @@ impl FormatArgs {
                 "--debezium looks into messages, and --raw keeps them as they are: give one of them",
             ));
         }
+        if self.debezium && matches!(encoding, Encoding::Protobuf(_)) {
+            return Err(Failure::usage("--debezium is for JSON and Avro, and not for --protobuf"));
+        }
         Ok(Format { encoding, compression, debezium: self.debezium })
     }
 
-    fn encoding(&self) -> Result<Encoding, Failure> {
+    fn encoding(&self, registry: Option<&Arc<Registry>>) -> Result<Encoding, Failure> {
+        if let Some(registry) = registry {
+            let schemas: Arc<dyn Schemas> = registry.clone();
+            return Ok(match (&self.avro, &self.protobuf) {
+                (Some(_), _) => Encoding::Avro(Form::Framed(schemas)),
+                (None, Some(_)) if self.message.is_some() => {
+                    return Err(Failure::usage(
+                        "--message is for --protobuf FILE: with a registry, messages say their type",
+                    ));
+                }
+                (None, Some(_)) => Encoding::Protobuf(protobuf::Form::Framed(schemas)),
+                (None, None) => Encoding::JsonSchema(schemas),
+            });
+        }
+        if let Some(file) = &self.protobuf {
+            let message = protobuf_message(Path::new(file), self.message.as_deref())?;
+            return Ok(Encoding::Protobuf(protobuf::Form::Bare(message)));
+        }
         if self.raw {
             return Ok(Encoding::Raw);
         }
@@ -93,7 +143,6 @@ impl FormatArgs {
             return Ok(Encoding::Avro(Form::SingleObject(schemas(path)?)));
         }
         match (&self.avro, self.json.as_deref().unwrap_or_default()) {
-            (Some(url), _) if is_url(url) => Err(no_registry("--avro", url)),
             (Some(path), _) if path.is_empty() => Ok(Encoding::Avro(Form::Container)),
             (Some(path), _) => {
                 let schema = schema("--avro", Path::new(path))?;
@@ -104,17 +153,24 @@ impl FormatArgs {
                 }))
             }
             (None, "") => Ok(Encoding::Json),
-            (None, url) => Err(no_registry("--json", url)),
+            (None, other) => Err(Failure::usage(format_args!(
+                "--json {other}: this is no address of a schema registry; write http://HOST:PORT, or leave the value out"
+            ))),
         }
     }
 }
 
-fn is_url(text: &str) -> bool {
-    text.starts_with("http://") || text.starts_with("https://")
-}
-
-fn no_registry(option: &str, url: &str) -> Failure {
-    Failure::new(Exit::Config, format_args!("{option} {url}: this version of lakeward has no schema registries"))
+/// A type of a file of descriptors.
+fn protobuf_message(file: &Path, name: Option<&str>) -> Result<ProtobufMessage, Failure> {
+    let wrong = |what: String| Failure::new(Exit::Config, format_args!("--protobuf {}: {what}", file.display()));
+    let Some(name) = name else {
+        return Err(Failure::usage(format_args!(
+            "--protobuf {}: say the messages' type with --message",
+            file.display()
+        )));
+    };
+    let set = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+    ProtobufMessage::named(&set, name).map_err(|error| wrong(error.to_string()))
 }
 
 fn schema(option: &str, path: &Path) -> Result<AvroSchema, Failure> {

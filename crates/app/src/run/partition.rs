@@ -308,6 +308,10 @@ impl Stage for Appends {
         self.shards.open(layout)
     }
 
+    fn prepare(&mut self, records: &Records) -> Result<(), StageError> {
+        self.shards.prepare(records)
+    }
+
     fn push(&mut self, records: Records) -> Result<Option<Records>, StageError> {
         self.shards.push(records)
     }

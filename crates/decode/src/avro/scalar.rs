@@ -71,7 +71,7 @@ fn text(text: &str, column: &mut Column) -> Result<(), Refused> {
 }
 
 #[inline]
-fn double(value: f64, column: &mut Column) -> Result<(), Refused> {
+pub(crate) fn double(value: f64, column: &mut Column) -> Result<(), Refused> {
     if let Data::Double(values) = &mut column.data {
         values.push(value);
         return Ok(());
@@ -80,7 +80,7 @@ fn double(value: f64, column: &mut Column) -> Result<(), Refused> {
     column.put_number(&format!("{value:?}"))
 }
 
-fn float(value: f32, column: &mut Column) -> Result<(), Refused> {
+pub(crate) fn float(value: f32, column: &mut Column) -> Result<(), Refused> {
     match &mut column.data {
         Data::Float(values) => values.push(value),
         Data::Double(values) => values.push(value.into()),
@@ -161,7 +161,7 @@ pub(crate) fn time_text(count: i64, unit: Unit) -> Option<String> {
 }
 
 /// A decimal of so many digits behind the point.
-fn decimal(digits: &[u8], scale: i64, column: &mut Column) -> Result<(), Refused> {
+pub(crate) fn decimal(digits: &[u8], scale: i64, column: &mut Column) -> Result<(), Refused> {
     let value = whole(digits).filter(|_| !digits.is_empty());
     if let (Data::Decimal { values, precision, scale: wanted }, Some(value)) = (&mut column.data, value)
         && i64::from(*wanted) == scale
