@@ -61,7 +61,7 @@ pub struct Core {
     due: bool,
     /// The shape that the stage is open for.
     opened: Option<Shape>,
-    /// The shape as of the last load.
+    /// The shape as of the last load; none once a commit of ours has changed it.
     shape: Option<Shape>,
     /// The newest version that we saw.
     version: Option<TableVersion>,
@@ -157,7 +157,8 @@ impl Core {
         if let Some(asked) = self.unasked(&gained) {
             return Action::Load { sink: LETTERS, partitions: asked };
         }
-        if !gained.is_empty() {
+        let unknown_shape = self.shape.is_none() && !self.partitions.is_empty();
+        if !gained.is_empty() || unknown_shape {
             return Action::Load { sink: SINK, partitions: gained };
         }
         if self.opened != self.shape {
@@ -265,7 +266,7 @@ impl Core {
             Event::Bounds { partition, bounds } => self.bounds(partition, bounds),
             Event::Named(id) => self.named(id),
             Event::Started => self.started(),
-            Event::Sealed { id, dead } => self.sealed(id, &dead),
+            Event::Sealed { id, dead, reshapes } => self.sealed(id, &dead, reshapes),
             Event::Put(outcome) => self.put(outcome),
             Event::Found(version) => self.found(version),
             Event::Announced => self.work = Work::Settle,

@@ -279,7 +279,8 @@ where
         let Held { messages, value_bytes, .. } = std::mem::take(&mut self.held);
         self.watch.sealed(self.due_for.take().unwrap_or(Due::Leaving), messages as u64, value_bytes as u64);
         self.world.reach(Point::AfterSeal);
-        Ok(Event::Sealed { id: self.world.commit_id(), dead })
+        let reshapes = self.batch.as_ref().is_some_and(S::reshapes);
+        Ok(Event::Sealed { id: self.world.commit_id(), dead, reshapes })
     }
 
     /// Puts a version. After an error the core is told before we wait: the outcome is unknown, and

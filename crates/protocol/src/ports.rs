@@ -201,7 +201,8 @@ pub trait Stage {
     /// Should what is held be sealed before its time, to keep within memory?
     fn is_full(&self) -> bool;
 
-    /// Closes what is held into a batch, durable enough that a commit may name it.
+    /// Closes what is held into a batch, durable enough that a commit may name it. After one that
+    /// [`reshapes`](Self::reshapes) nothing is pushed before the next `open`.
     ///
     /// # Errors
     /// Nothing is sealed and everything is still held: retry, or discard.
@@ -209,6 +210,13 @@ pub trait Stage {
 
     /// Forgets everything held.
     fn discard(&mut self);
+
+    /// Does a batch need another layout than the one it was opened for, which its commit brings with it
+    /// (`--evolve`)? Its rows fit that one; the sink makes it of the very layout that the stage was opened for.
+    fn reshapes(batch: &Self::Batch) -> bool {
+        let _ = batch;
+        false
+    }
 
     /// Makes itself ready for the table of dead letters: from now on bad records are set aside as rows of it.
     /// Nothing is held when it is called.
@@ -414,7 +422,8 @@ pub enum Put {
 /// A transactional log that readers see. Every implementation passes `contract::output_log`.
 ///
 /// The log promises: `put` puts exactly `permit.version()`, if absent, with the batch and each
-/// advance's `to` in one atomic, durable commit. An `Err` of `put` means *unknown*.
+/// advance's `to` in one atomic, durable commit, and with the layout that the batch asks for, if it
+/// reshapes: then what the next `load` says has another shape. An `Err` of `put` means *unknown*.
 ///
 /// The caller promises: it holds a permit made from the newest `load`, and after anything but
 /// `Done` asks `find` before it trusts any outcome.

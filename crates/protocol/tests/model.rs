@@ -26,6 +26,7 @@ use world::{Budget, Scene, World};
 
 const OWNERS: &str = "one partition, owners that come and go";
 const SHAPE: &str = "one partition, a new shape amid it all";
+const GROW: &str = "two processes that add a column";
 const STOP: &str = "foreign writers, a new shape, a wish to stop";
 const LATEST: &str = "latest";
 const EXPIRY: &str = "expiry, skipped";
@@ -69,6 +70,13 @@ fn scenes() -> Vec<Scene> {
             records: [2, 0],
             budget: Budget { crashes: 1, fates: 1, evictions: 1, foreign: 1, reshapes: 1, ..Budget::default() },
             total: 3,
+            ..base.clone()
+        },
+        Scene {
+            name: GROW,
+            grows: true,
+            budget: Budget { crashes: 1, fates: 1, evictions: 1, foreign: 1, ..Budget::default() },
+            total: 2,
             ..base
         },
     ]
@@ -235,7 +243,7 @@ fn every_interleaving_keeps_the_promises() {
 
 /// Each fault of the core, the scene that shows it, and the promise that it breaks.
 #[rustfmt::skip] // columns
-const BREAKS: [(Break, &str, &str); 30] = [
+const BREAKS: [(Break, &str, &str); 31] = [
     (Break::SkipCompare,     OWNERS,   "P1"),
     (Break::CompareAtLeast,  OWNERS,   "P1"),
     (Break::BlindRetry,      OWNERS,   "P1"),
@@ -252,6 +260,7 @@ const BREAKS: [(Break, &str, &str); 30] = [
     (Break::StartTooHigh,    OWNERS,   "P2"),
     (Break::StartTooLow,     OWNERS,   "P1"),
     (Break::ForgetShape,     SHAPE,    "P1"),
+    (Break::ReshapeAnyway,   GROW,     "P1"),
     (Break::ReuseCommitId,   OWNERS,   "P1"),
     (Break::NoAnchor,        LATEST,   "P2"),
     (Break::SilentGap,       EXPIRY,   "P9"),

@@ -45,6 +45,8 @@ pub enum Break {
     StartTooLow,
     /// Commits data made for another shape.
     ForgetShape,
+    /// Changes a shape that somebody else has changed meanwhile.
+    ReshapeAnyway,
     /// Names each batch as the first one.
     ReuseCommitId,
     /// Does not commit a start that is not the stored one before data follows it.
@@ -77,7 +79,7 @@ pub enum Break {
 
 impl Break {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::SkipCompare,
         Self::CompareAtLeast,
         Self::BlindRetry,
@@ -94,6 +96,7 @@ impl Break {
         Self::StartTooHigh,
         Self::StartTooLow,
         Self::ForgetShape,
+        Self::ReshapeAnyway,
         Self::ReuseCommitId,
         Self::NoAnchor,
         Self::SilentGap,
@@ -174,8 +177,8 @@ impl Core {
                 }
                 None
             }
-            (Break::ReuseCommitId, Event::Sealed { id, dead }) => {
-                Some(Event::Sealed { id: *self.bent.id.get_or_insert(id), dead })
+            (Break::ReuseCommitId, Event::Sealed { id, dead, reshapes }) => {
+                Some(Event::Sealed { id: *self.bent.id.get_or_insert(id), dead, reshapes })
             }
             (Break::IgnoreBreach, Event::Loaded { sink, head }) => {
                 Some(Event::Loaded { sink, head: Head { breach: None, ..head } })
@@ -303,6 +306,7 @@ impl Core {
             (Some(Break::SkipCompare), _)
             | (Some(Break::CompareAtLeast), Err(Why::Fenced { .. }))
             | (Some(Break::ForgetShape), Err(Why::Reshaped)) => Ok(()),
+            (Some(Break::ReshapeAnyway), Err(Why::Reshaped)) if commit.reshapes => Ok(()),
             (Some(Break::KeepAfterFence), Err(Why::Fenced { .. })) => adopt(commit),
             (Some(Break::RebaseOnTaken), Err(Why::Fenced { .. })) if commit.tried.is_some() => adopt(commit),
             (_, compared) => compared,

@@ -20,6 +20,8 @@ pub(super) struct Commit {
     pub id: CommitId,
     /// What the batch was made for; `None` for a commit of frontiers alone.
     pub made_for: Option<Shape>,
+    /// It changes the sink's shape, from the one that the batch was made for.
+    pub reshapes: bool,
     pub advances: BTreeMap<PartitionId, Advance>,
     pub gaps: Vec<Gap>,
     /// The partitions whose dead letters follow, with the position after the last one.
@@ -42,7 +44,8 @@ pub(super) enum Step {
 impl Commit {
     pub fn new(sink: SinkId, id: CommitId, advances: BTreeMap<PartitionId, Advance>) -> Self {
         let (gaps, dead, healing) = (Vec::new(), Frontier::new(), BTreeMap::new());
-        Self { sink, id, made_for: None, advances, gaps, dead, healing, tried: None, step: Step::Load }
+        let (made_for, reshapes, tried) = (None, false, None);
+        Self { sink, id, made_for, reshapes, advances, gaps, dead, healing, tried, step: Step::Load }
     }
 
     pub fn partitions(&self) -> BTreeSet<PartitionId> {
@@ -116,12 +119,12 @@ impl Core {
     }
 
     /// Rows first, their dead letters after them (P7).
-    pub(super) fn sealed(&mut self, id: CommitId, dead: &Frontier) {
+    pub(super) fn sealed(&mut self, id: CommitId, dead: &Frontier, reshapes: bool) {
         let letters = self.letters_of(id, dead);
         let held = self.partitions.iter().filter(|(_, p)| p.is_held() && p.mail.owed.is_none());
         let mut commit = Commit::new(SINK, id, held.map(|(id, p)| (*id, p.advance())).collect());
         commit.dead = dead.iter().filter(|(p, _)| commit.advances.contains_key(p)).map(|(p, at)| (*p, *at)).collect();
-        commit.made_for = self.opened;
+        (commit.made_for, commit.reshapes) = (self.opened, reshapes);
         let (first, then) = if commit.advances.is_empty() { (letters, None) } else { (Some(commit), letters) };
         self.letters.next = then;
         self.work = Work::Commit(first.expect("P7: what is sealed is rows, or dead letters"));
@@ -192,6 +195,10 @@ impl Core {
             if matches!(partition.place, Place::Anchored(_)) {
                 partition.place = Place::Placed;
             }
+        }
+        if commit.reshapes {
+            // Nothing is held: the next load says what the stage is opened for.
+            (self.opened, self.shape) = (None, None);
         }
         match self.letters.next.take() {
             Some(letters) => self.work = Work::Commit(letters),

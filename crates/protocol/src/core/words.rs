@@ -151,6 +151,8 @@ pub enum Event {
         id: CommitId,
         /// The partitions that made dead letters, with the position after the last one.
         dead: Frontier,
+        /// The commit of the rows changes the sink's shape.
+        reshapes: bool,
     },
     /// How the put ended.
     Put(Outcome),

@@ -561,6 +561,51 @@ fn a_new_shape_discards_and_reads_again() {
 }
 
 #[test]
+fn a_commit_that_brings_a_column_is_gone_on_from_without_a_discard() {
+    for fate in [Fate::Well, Fate::Fails, Fate::ReplyLost, Fate::Late, Fate::SentTwice, Fate::Conflict] {
+        let mut scene = Scene::new(1);
+        scene.append(P0, 2);
+        scene.topic.append(P0, Some(b"grow"));
+        let mut fates = vec![fate].into_iter();
+        let table = scene.table.clone();
+        let output = scene.table.open(1).fated(move |op| {
+            table.deliver_late();
+            if op == Operation::Put { fates.next().unwrap_or(Fate::Well) } else { Fate::Well }
+        });
+        let world = scene.world();
+        let mut process = scene.process_in(Policies::default(), world, output);
+        settle(&mut process);
+        scene.append(P0, 2);
+        scene.topic.append(P0, Some(b"grow again"));
+        settle(&mut process);
+        assert_eq!(scene.log.count("discarded"), 0, "{fate:?}");
+        scene.assert_complete();
+    }
+}
+
+#[test]
+fn two_processes_that_need_the_same_column_bring_it_once() {
+    let mut scene = Scene::new(2);
+    let mut first = scene.process(Policies::default());
+    let mut second = scene.process(Policies::default());
+    for _ in 0..50 {
+        let _ = first.step().expect("well");
+        let _ = second.step().expect("well");
+    }
+    for partition in [P0, P1] {
+        scene.topic.append(partition, Some(b"grow"));
+    }
+    while !(first.core().is_holding() && second.core().is_holding()) {
+        let _ = first.step().expect("well");
+        let _ = second.step().expect("well");
+    }
+    settle(&mut first);
+    settle(&mut second);
+    assert_eq!(scene.log.count("discarded the table's schema"), 1, "who came second made its rows anew");
+    scene.assert_complete();
+}
+
+#[test]
 fn every_fate_of_a_put_ends_with_one_commit() {
     for fate in [Fate::Fails, Fate::ReplyLost, Fate::Late, Fate::SentTwice, Fate::Conflict] {
         let mut scene = Scene::new(1);

@@ -185,7 +185,7 @@ impl Circuit for MemoryCircuit {
         let changes: Vec<_> = gone.chain(rows.difference(&known.shown).map(|row| change('+', row))).collect();
         known.shown = rows;
         let shape = known.shape.expect("a sink is open before it is sealed");
-        Ok((!changes.is_empty()).then_some(MemoryBatch { shape, rows: changes }))
+        Ok((!changes.is_empty()).then_some(MemoryBatch { shape, grown: None, rows: changes }))
     }
 
     fn prepare(&mut self, id: CommitId) -> Result<(), MemoryError> {

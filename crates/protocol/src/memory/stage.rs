@@ -13,6 +13,8 @@ use crate::records::Records;
 pub struct MemoryBatch {
     /// The shape that it was made for.
     pub shape: Shape,
+    /// The shape that its rows need, where that is another.
+    pub grown: Option<Shape>,
     /// Partition, offset and value of each row, as pushed.
     pub rows: Vec<(PartitionId, Offset, Vec<u8>)>,
 }
@@ -32,7 +34,7 @@ impl Outside {
     }
 }
 
-/// Holds records as rows. The value `bad` is a bad record.
+/// Holds records as rows. The value `bad` is a bad record, one that begins `grow` needs a shape of at least 1.
 #[derive(Debug)]
 pub struct MemoryStage {
     shape: Option<Shape>,
@@ -120,7 +122,9 @@ impl Stage for MemoryStage {
 
     fn seal(&mut self) -> Result<MemoryBatch, MemoryError> {
         let shape = self.shape.expect("a stage is open before it seals");
-        Ok(MemoryBatch { shape, rows: std::mem::take(&mut self.rows) })
+        let rows = std::mem::take(&mut self.rows);
+        let grows = shape < GROWN && rows.iter().any(|(.., value)| needs_growth(value));
+        Ok(MemoryBatch { shape, grown: grows.then_some(GROWN), rows })
     }
 
     fn discard(&mut self) {
@@ -148,6 +152,18 @@ impl Stage for MemoryStage {
         for (partition, at, _) in &rows {
             past.insert(*partition, Offset::after(at.get()).expect("a small offset"));
         }
-        Ok(Letters { batch: MemoryBatch { shape, rows }, past })
+        Ok(Letters { batch: MemoryBatch { shape, grown: None, rows }, past })
     }
+
+    fn reshapes(batch: &MemoryBatch) -> bool {
+        batch.grown.is_some()
+    }
+}
+
+/// The shape that has a column for everything.
+pub(super) const GROWN: Shape = Shape(1);
+
+/// Does this row need [`GROWN`]?
+pub(super) fn needs_growth(value: &[u8]) -> bool {
+    value.starts_with(b"grow")
 }

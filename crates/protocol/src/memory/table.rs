@@ -353,7 +353,7 @@ impl OutputLog for MemoryOutput {
                 .map(|(p, to)| ((self.letters.clone(), *p), Stretch { from: permit.advances()[p].from, to: *to }))
                 .collect(),
             rows: batch.map(|batch| batch.rows.clone()).unwrap_or_default(),
-            shape: state.newest().shape,
+            shape: batch.and_then(|batch| batch.grown).map_or(state.newest().shape, |grown| grown.0),
             made_for: batch.map(|batch| batch.shape),
             restores: None,
         };

@@ -158,7 +158,7 @@ impl OutputHarness for Tables {
         use crate::ports::OutputLog;
         let offset = |raw| Offset::new(raw).expect("not negative");
         let rows = (from.get()..to.get()).map(|raw| (partition, offset(raw), Vec::new()));
-        MemoryBatch { shape: log.layout(), rows: rows.collect() }
+        MemoryBatch { shape: log.layout(), grown: None, rows: rows.collect() }
     }
 
     fn foreign_append(&mut self) {

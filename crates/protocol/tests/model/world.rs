@@ -36,6 +36,8 @@ pub struct Scene {
     pub stops: bool,
     /// What a person wants who comes by and sets the table's frontier.
     pub set: Option<Set>,
+    /// The first record of each partition has a column that the table lacks at the start.
+    pub grows: bool,
 }
 
 /// Faults left.
@@ -160,9 +162,18 @@ pub struct World {
 struct Laws {
     exact: bool,
     stops: bool,
+    grows: bool,
     fault: Option<Break>,
     policies: Policies,
     set: Option<Set>,
+}
+
+impl Laws {
+    /// The shape that a batch brings with its commit.
+    fn grown(&self, (shape, rows): &Batch) -> Option<u64> {
+        let needed = self.grows && rows.iter().any(|(_, from, to)| from < to && *from == 0);
+        (needed && shape.0 == 0).then_some(1)
+    }
 }
 
 impl Hash for Laws {
@@ -319,6 +330,7 @@ impl World {
             fault,
             policies: scene.policies.clone(),
             set: scene.set.clone(),
+            grows: scene.grows,
         };
         let table = Table {
             versions: vec![(None, [None; PARTITIONS])],
@@ -607,11 +619,13 @@ impl World {
             Action::Seal => {
                 let process = self.process(i);
                 let shape = process.opened.expect("records come into an open stage");
-                process.batch = Some((shape, merged(std::mem::take(&mut process.stage))));
+                let batch = (shape, merged(std::mem::take(&mut process.stage)));
+                process.batch = Some(batch.clone());
                 let dead = std::mem::take(&mut process.dead);
                 let past = dead.iter().map(|(p, at)| (id(*p), offset(at + 1))).collect();
                 process.dead_batch = process.dead_opened.map(|shape| (shape, dead));
-                Event::Sealed { id: self.name(i), dead: past }
+                let reshapes = self.laws.grown(&batch).is_some();
+                Event::Sealed { id: self.name(i), dead: past, reshapes }
             }
             Action::Put(permit) => Event::Put(self.put(i, permit, fate)?),
             Action::Find { sink, commit, from } => {
@@ -824,6 +838,9 @@ impl World {
             frontier[p] = Some(advance.to.get());
         }
         self.table().put(Some(commit), frontier);
+        if let Some(shape) = put.batch.as_ref().and_then(|batch| self.laws.grown(batch)) {
+            self.table().shape = shape;
+        }
         Ok(true)
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Table, Version, View, apply};
 use crate::memory::Topic;
+use crate::memory::stage::{GROWN, needs_growth};
 use crate::ports::{Advance, Gap};
 use crate::position::{Frontier, Offset, PartitionId, Shape};
 
@@ -37,6 +38,8 @@ impl Table {
             let fits = version.made_for.is_none_or(|made_for| made_for == Shape(shape));
             ensure(fits, || format!("version {number} holds rows made for another shape"))?;
             shape = version.shape;
+            let lacks = shape < GROWN.0 && version.rows.iter().any(|(.., value)| needs_growth(value));
+            ensure(!lacks, || format!("P1: version {number} holds a row whose column the table lacks"))?;
             for (partition, advance) in &version.advances {
                 let stored = frontier.get(partition).copied();
                 check_link(number, *partition, stored, *advance, &version.gaps)?;
