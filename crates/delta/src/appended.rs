@@ -77,9 +77,9 @@ impl Appended {
     /// No table there; a log that can't be read.
     pub fn open(location: &str, wanted: &[&str], runtime: &Handle) -> Result<Self, DeltaError> {
         let place = Place::resolve(location)?;
-        let kernel = Kernel::new(place.clone(), runtime.clone());
+        let kernel = Kernel::new(place, runtime.clone());
         let snapshot = kernel.newest()?;
-        let configuration = Configuration::of(&place, &snapshot)?;
+        let configuration = Configuration::of(&kernel, &snapshot)?;
         let schema = configuration.layout.schema();
         let columns: Vec<&str> =
             wanted.iter().copied().filter(|name| schema.column_with_name(name).is_some()).collect();

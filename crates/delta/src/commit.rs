@@ -1,7 +1,7 @@
 //! The bytes of our commits, and what can be read from them again.
 //!
 //! A commit is JSON lines: `txn`s, `add`s, `commitInfo` (first instead where the table has in-commit
-//! timestamps). Our own facts stand in `commitInfo.lakeward`, which other readers pass over: the
+//! timestamps), and `metaData` where the commit brings columns. Our own facts stand in `commitInfo.lakeward`, which other readers pass over: the
 //! batch's name, the topic or the sources, the spans, the gaps that the user accepted, and of a view
 //! how many rows came and went.
 
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::layout::{Batch, DataFile, FileSpan};
 use crate::letters::Companion;
+use crate::row_ids::RowIds;
 
 /// The key in `add.tags` under which a file says which spans it holds.
 pub const SPANS_TAG: &str = "lakeward.spans";
@@ -170,6 +171,8 @@ pub(crate) struct Draft<'a> {
     pub now_ms: i64,
     /// Where the table has in-commit timestamps: this commit's.
     pub in_commit_timestamp_ms: Option<i64>,
+    /// Where the table tracks rows: the ids to give.
+    pub row_ids: Option<RowIds>,
 }
 
 /// The commit as it is put.
@@ -186,9 +189,17 @@ pub(crate) fn render(draft: &Draft<'_>) -> Vec<u8> {
     for action in draft.rewrite.iter().flat_map(|rewrite| &rewrite.actions) {
         push_line(&mut out, action);
     }
+    if let Some(metadata) = draft.batch.and_then(|batch| batch.metadata.as_ref()) {
+        out.extend_from_slice(metadata.as_bytes());
+        out.push(b'\n');
+    }
     let moves_only = draft.rewrite.is_some_and(|rewrite| rewrite.is_compaction);
+    let mut row_ids = draft.row_ids;
     for file in files {
-        push_line(&mut out, &add(file, !moves_only));
+        push_line(&mut out, &add(file, !moves_only, row_ids.as_mut()));
+    }
+    if let Some(given) = row_ids.filter(|_| !files.is_empty()) {
+        push_line(&mut out, &given.action());
     }
     if draft.in_commit_timestamp_ms.is_none() {
         push_line(&mut out, &info);
@@ -201,7 +212,7 @@ fn push_line(out: &mut Vec<u8>, action: &Value) {
     out.push(b'\n');
 }
 
-fn add(file: &DataFile, data_change: bool) -> Value {
+fn add(file: &DataFile, data_change: bool, row_ids: Option<&mut RowIds>) -> Value {
     let values: Map<String, Value> = file
         .partition_values
         .iter()
@@ -217,6 +228,9 @@ fn add(file: &DataFile, data_change: bool) -> Value {
     });
     if !file.spans.is_empty() {
         add["tags"] = json!({ SPANS_TAG: spans_to_tag(&file.spans) });
+    }
+    if let Some(row_ids) = row_ids {
+        row_ids.give(&mut add, file.num_records);
     }
     json!({ "add": add })
 }
@@ -332,6 +346,7 @@ mod tests {
                 read_version: 4,
                 now_ms: 99,
                 in_commit_timestamp_ms: None,
+                row_ids: None,
             });
             let text = String::from_utf8(bytes).unwrap();
             let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -346,6 +361,31 @@ mod tests {
                 "the notes are read as ever"
             );
         }
+    }
+
+    #[test]
+    fn a_commit_brings_its_schema_and_its_rows_their_ids() {
+        let files = vec![file(), DataFile { num_records: 5, ..file() }];
+        let metadata = Some(json!({"metaData": {"id": "x"}}).to_string());
+        let batch = Batch { files, metadata, ..Batch::default() };
+        let notes = notes();
+        let bytes = render(&Draft {
+            notes: &notes,
+            txns: &[],
+            batch: Some(&batch),
+            rewrite: None,
+            more: &Map::new(),
+            read_version: 4,
+            now_ms: 99,
+            in_commit_timestamp_ms: None,
+            row_ids: Some(RowIds { highest: 9, version: 5 }),
+        });
+        let text = String::from_utf8(bytes).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0], json!({"metaData": {"id": "x"}}));
+        let ids: Vec<_> = [&lines[1], &lines[2]].map(|line| line["add"]["baseRowId"].as_i64()).to_vec();
+        assert_eq!((ids, &lines[2]["add"]["defaultRowCommitVersion"]), (vec![Some(10), Some(12)], &json!(5)));
+        assert_eq!(lines[3]["domainMetadata"]["configuration"], json!("{\"rowIdHighWaterMark\":16}"));
     }
 
     fn offset(raw: i64) -> Offset {
@@ -420,6 +460,7 @@ mod tests {
             read_version: 4,
             now_ms: 99,
             in_commit_timestamp_ms: None,
+            row_ids: None,
         };
         let lines = |bytes: &[u8]| -> Vec<Value> {
             bytes.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect()
@@ -436,7 +477,8 @@ mod tests {
         assert_eq!(Notes::of(info.as_object().unwrap()).unwrap(), notes);
         assert!(Notes::of(info.as_object().unwrap()).unwrap().is(CommitId(7)));
 
-        let signed = Notes { by: Some(ByNote { who: "alice@host".to_owned(), why: "told to".to_owned() }), ..self::notes() };
+        let signed =
+            Notes { by: Some(ByNote { who: "alice@host".to_owned(), why: "told to".to_owned() }), ..notes.clone() };
         draft.notes = &signed;
         draft.in_commit_timestamp_ms = Some(123);
         draft.batch = None;

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use arrow_schema::DataType;
+
 use crate::error::DeltaError;
+use crate::layout::{Layout, TextLength};
 use crate::schema::TableSchema;
 
 /// What we do about a feature.
@@ -14,6 +17,8 @@ use crate::schema::TableSchema;
 pub enum Support {
     /// Appending as we do is right by it.
     Honoured,
+    /// `lakeward ingest` is right by it, in this way; use is refused for the tables of views.
+    Ingest(&'static str),
     /// Right as long as the table does not use it; use is refused, with what to do.
     Unused(Use, &'static str),
     /// Refused wherever it is listed, with what to do.
@@ -23,12 +28,8 @@ pub enum Support {
 /// How use of a feature shows.
 #[derive(Clone, Copy, Debug)]
 pub enum Use {
-    /// A property that begins so is set.
-    PropertyPrefix(&'static str),
     /// A property is set to something other than this (its "off").
     Property(&'static str, &'static str),
-    /// A field's metadata has this key.
-    FieldMetadata(&'static str),
     /// A field's metadata has a key that begins so.
     FieldMetadataPrefix(&'static str),
 }
@@ -49,17 +50,17 @@ pub const FEATURES: &[(&str, Support)] = &[
     ("v2Checkpoint",                 Support::Honoured),
     ("vacuumProtocolCheck",          Support::Honoured),
     ("checkpointProtection",         Support::Honoured),
-    ("checkConstraints",             Support::Unused(Use::PropertyPrefix("delta.constraints."), "drop the constraint with ALTER TABLE ... DROP CONSTRAINT, or check it in a view")),
-    ("invariants",                   Support::Unused(Use::FieldMetadata("delta.invariants"), "make the table anew without the column invariant; NOT NULL is kept")),
-    ("generatedColumns",             Support::Unused(Use::FieldMetadata("delta.generationExpression"), "make the column a plain one and fill it with --transform")),
+    ("columnMapping",                Support::Honoured),
+    ("clustering",                   Support::Honoured),
+    ("checkConstraints",             Support::Ingest("a row that one is not true for is a bad record")),
+    ("invariants",                   Support::Ingest("a row that one is not true for is a bad record")),
+    ("generatedColumns",             Support::Ingest("made where a message says nothing, compared where it does")),
+    ("allowColumnDefaults",          Support::Ingest("taken where a message does not name the column; constants alone")),
+    ("rowTracking",                  Support::Ingest("rows get ids")),
     ("identityColumns",              Support::Unused(Use::FieldMetadataPrefix("delta.identity."), "make the column a plain one and fill it with --transform")),
-    ("allowColumnDefaults",          Support::Unused(Use::FieldMetadata("CURRENT_DEFAULT"), "drop the default with ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT")),
-    ("columnMapping",                Support::Unused(Use::Property("delta.columnMapping.mode", "none"), "write to a table without column mapping")),
     ("icebergCompatV1",              Support::Unused(Use::Property("delta.enableIcebergCompatV1", "false"), "write to a table without Iceberg compatibility")),
     ("icebergCompatV2",              Support::Unused(Use::Property("delta.enableIcebergCompatV2", "false"), "write to a table without Iceberg compatibility")),
     ("icebergCompatV3",              Support::Unused(Use::Property("delta.enableIcebergCompatV3", "false"), "write to a table without Iceberg compatibility")),
-    ("rowTracking",                  Support::Refused("drop the feature with ALTER TABLE ... DROP FEATURE rowTracking")),
-    ("clustering",                   Support::Refused("drop it with ALTER TABLE ... CLUSTER BY NONE and DROP FEATURE clustering")),
     ("variantType",                  Support::Refused("write to a table without VARIANT columns")),
     ("variantType-preview",          Support::Refused("write to a table without VARIANT columns")),
     ("variantShredding",             Support::Refused("write to a table without VARIANT columns")),
@@ -77,8 +78,10 @@ pub const FEATURES: &[(&str, Support)] = &[
 #[rustfmt::skip]
 const OTHER_NEEDS: &[(&str, Use, &str)] = &[
     ("delta.setTransactionRetentionDuration", Use::Property("delta.setTransactionRetentionDuration", ""), "it makes the stored offsets of quiet partitions vanish, and their records would be written twice; unset it with ALTER TABLE ... UNSET TBLPROPERTIES"),
-    ("char or varchar columns", Use::FieldMetadata("__CHAR_VARCHAR_TYPE_STRING"), "their lengths would not be checked; make the columns STRING"),
 ];
+
+/// Where a column says that it is a CHAR or a VARCHAR.
+const TEXT_TYPE: &str = "__CHAR_VARCHAR_TYPE_STRING";
 
 /// The newest writer version there is.
 const NEWEST_WRITER: i32 = 7;
@@ -107,7 +110,7 @@ pub(crate) fn check(needs: &Needs<'_>) -> Result<(), DeltaError> {
         match FEATURES.iter().find(|(known, _)| known == name) {
             None => return refuse(name, "we do not know it; a newer lakeward may"),
             Some((_, Support::Refused(hint))) => return refuse(name, hint),
-            Some((_, Support::Honoured | Support::Unused(..))) => {}
+            Some((_, Support::Honoured | Support::Ingest(_) | Support::Unused(..))) => {}
         }
     }
     // Listed or not: who uses it without listing it means it all the same.
@@ -123,7 +126,55 @@ pub(crate) fn check(needs: &Needs<'_>) -> Result<(), DeltaError> {
             return refuse(&format!("{name} ({place})"), hint);
         }
     }
+    if let Some(place) = nested_length(needs.schema) {
+        return refuse(&format!("CHAR or VARCHAR inside of a column ({place})"), "make it STRING there");
+    }
     Ok(())
+}
+
+/// The CHAR and VARCHAR columns.
+pub(crate) fn lengths(schema: &TableSchema) -> Vec<TextLength> {
+    let mut lengths = Vec::new();
+    schema.for_each_metadata(&mut |path, metadata| {
+        lengths.extend(metadata.get(TEXT_TYPE).and_then(|text| text_length(path, text.as_str()?)));
+    });
+    lengths
+}
+
+fn text_length(column: &str, text: &str) -> Option<TextLength> {
+    let (kind, rest) = text.trim().split_once('(')?;
+    let padded = match kind.trim().to_ascii_lowercase().as_str() {
+        "char" => true,
+        "varchar" => false,
+        _ => return None,
+    };
+    let most = rest.strip_suffix(')')?.trim().parse().ok()?;
+    Some(TextLength { column: column.to_owned(), most, padded })
+}
+
+/// A column of another type with text that has a length inside.
+fn nested_length(schema: &TableSchema) -> Option<String> {
+    let mut found = None;
+    schema.for_each_metadata(&mut |path, metadata| {
+        if let Some(text) = metadata.get(TEXT_TYPE) {
+            let at_top = schema.arrow().field_with_name(path).is_ok_and(|field| *field.data_type() == DataType::Utf8);
+            let plain = text.as_str().is_some_and(|text| text_length(path, text).is_some());
+            if !at_top || !plain {
+                found.get_or_insert(format!("column {path}: {text}"));
+            }
+        }
+    });
+    found
+}
+
+/// What of a layout only `lakeward ingest` sees to, for refusals.
+pub(crate) fn of_ingest_alone(layout: &Layout, row_tracking: bool) -> Option<String> {
+    let lengths = &layout.description().lengths;
+    layout
+        .rules()
+        .first()
+        .or_else(|| lengths.first().map(|length| format!("CHAR or VARCHAR column {}", length.column)))
+        .or_else(|| row_tracking.then(|| "the feature rowTracking".to_owned()))
 }
 
 /// The refusal of the first feature of a list that is refused wherever it is listed.
@@ -140,16 +191,9 @@ impl Use {
     fn seen(self, needs: &Needs<'_>) -> Option<String> {
         let property = |(key, value): (&String, &String)| format!("{key} = {value}");
         match self {
-            // Spark takes constraints whose prefix differs by case.
-            Self::PropertyPrefix(prefix) => needs
-                .properties
-                .iter()
-                .find(|(key, _)| key.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
-                .map(property),
             Self::Property(name, off) => {
                 needs.properties.get_key_value(name).filter(|(_, value)| !value.eq_ignore_ascii_case(off)).map(property)
             }
-            Self::FieldMetadata(wanted) => field_with(needs.schema, &|key| key == wanted),
             Self::FieldMetadataPrefix(prefix) => field_with(needs.schema, &|key| key.starts_with(prefix)),
         }
     }
@@ -189,17 +233,11 @@ mod tests {
         type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, &'a str);
         #[rustfmt::skip] // columns: features, properties, metadata of s.a, what the refusal names
         let cases: &[Case<'_>] = &[
-            (&["rowTracking"], &[], "{}", "rowTracking"),
+            (&["variantType"], &[], "{}", "variantType"),
             (&["catalogManaged"], &[], "{}", "catalogManaged"),
             (&["somethingNew"], &[], "{}", "somethingNew"),
-            (&["checkConstraints"], &[("delta.constraints.c1", "n > 0")], "{}", "delta.constraints.c1 = n > 0"),
-            (&[], &[("DELTA.constraints.c1", "n > 0")], "{}", "checkConstraints"),
-            (&[], &[], r#"{"delta.invariants":"{}"}"#, "invariants (column s.a)"),
-            (&[], &[], r#"{"delta.generationExpression":"1"}"#, "generatedColumns"),
             (&[], &[], r#"{"delta.identity.start":1}"#, "identityColumns"),
-            (&[], &[], r#"{"CURRENT_DEFAULT":"1"}"#, "allowColumnDefaults"),
-            (&[], &[], r#"{"__CHAR_VARCHAR_TYPE_STRING":"varchar(3)"}"#, "varchar"),
-            (&["columnMapping"], &[("delta.columnMapping.mode", "name")], "{}", "columnMapping"),
+            (&[], &[], r#"{"__CHAR_VARCHAR_TYPE_STRING":"varchar(3)"}"#, "column s.a: \"varchar(3)\""),
             (&[], &[("delta.enableIcebergCompatV2", "true")], "{}", "icebergCompatV2"),
             (&[], &[("delta.setTransactionRetentionDuration", "interval 1 day")], "{}", "setTransactionRetentionDuration"),
         ];
@@ -233,6 +271,7 @@ mod tests {
         for (name, support) in FEATURES {
             let row = match support {
                 Support::Honoured => format!("| `{name}` | honoured |"),
+                Support::Ingest(how) => format!("| `{name}` | honoured by `ingest`: {how}; refused for views |"),
                 Support::Unused(_, hint) => format!("| `{name}` | refused where used: {hint} |"),
                 Support::Refused(hint) => format!("| `{name}` | refused: {hint} |"),
             };

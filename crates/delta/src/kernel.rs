@@ -3,7 +3,6 @@
 //! File actions are never kept: what a table with a million files costs us does not grow with them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -14,13 +13,12 @@ use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::{KernelResult, Snapshot, SnapshotRef};
 use delta_kernel_default_engine::executor::tokio::TokioMultiThreadExecutor;
 use delta_kernel_default_engine::{DefaultEngine, DefaultEngineBuilder};
-use lakeward_protocol::position::Shape;
 
 use crate::error::DeltaError;
-use crate::features::{self, Needs};
-use crate::layout::{Layout, LayoutParts, StatsColumns};
+use crate::layout::Layout;
 use crate::log;
-use crate::schema::TableSchema;
+use crate::metadata::{CLUSTERING_DOMAIN, Metadata};
+use crate::row_ids;
 use crate::store::Place;
 
 /// The kernel's engine on one table's store.
@@ -78,6 +76,12 @@ impl Kernel {
         }
         Ok(found)
     }
+
+    /// The configuration of one of Delta's own metadata domains; `None` where there is none.
+    fn domain(&self, snapshot: &Snapshot, domain: &str) -> Result<Option<String>, DeltaError> {
+        let read = snapshot.get_domain_metadata_internal(domain, self.engine());
+        read.map_err(|error| DeltaError::kernel(&self.place.name, "read the metadata domains of", error))
+    }
 }
 
 /// Newest first: who is there already stays.
@@ -110,6 +114,8 @@ pub(crate) struct Configuration {
     pub properties: BTreeMap<String, String>,
     /// Every feature that the protocol lists.
     pub features: Vec<String>,
+    /// The highest row id so far, -1 for none; `None` where the table has no row tracking.
+    pub row_ids: Option<i64>,
 }
 
 impl Configuration {
@@ -117,115 +123,25 @@ impl Configuration {
     ///
     /// # Errors
     /// The table needs what we do not do.
-    pub(crate) fn of(place: &Place, snapshot: &Snapshot) -> Result<Self, DeltaError> {
-        let configuration = snapshot.table_configuration();
-        let (protocol, metadata) = (configuration.protocol(), configuration.metadata());
-        let lists = [protocol.reader_features(), protocol.writer_features()];
-        let mut features: Vec<String> = lists.into_iter().flatten().flatten().map(ToString::to_string).collect();
-        features.sort();
-        features.dedup();
-        let properties: BTreeMap<String, String> =
-            metadata.configuration().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        let min_writer_version = protocol.min_writer_version();
-        let schema = parse_schema(place, metadata.schema_string(), &features)?;
-        let needs = Needs {
-            table: &place.name,
-            min_writer_version,
-            features: &features,
-            properties: &properties,
-            schema: &schema,
+    pub(crate) fn of(kernel: &Kernel, snapshot: &Snapshot) -> Result<Self, DeltaError> {
+        let listed = |feature: &str| {
+            let features = snapshot.table_configuration().protocol().writer_features();
+            features.into_iter().flatten().any(|name| name.to_string() == feature)
         };
-        features::check(&needs)?;
-        let mut hasher = DefaultHasher::new();
-        (metadata.id(), metadata.schema_string(), metadata.partition_columns(), &properties).hash(&mut hasher);
-        (protocol.min_reader_version(), min_writer_version, &features).hash(&mut hasher);
-        let layout = Layout::from(LayoutParts {
-            table: place.name.clone(),
-            shape: Shape(hasher.finish()),
-            schema: schema.arrow().clone(),
-            partition_columns: metadata.partition_columns().to_vec(),
-            stats_columns: stats_columns(place, &properties)?,
-            partition_columns_in_files: features.iter().any(|name| name == "materializePartitionColumns"),
-            store: place.store.clone(),
-            root: place.root.clone(),
-        });
-        Ok(Self { table_id: metadata.id().to_owned(), layout, properties, features })
+        let clustering = if listed("clustering") { kernel.domain(snapshot, CLUSTERING_DOMAIN)? } else { None };
+        let row_ids = match listed("rowTracking") {
+            true => Some(row_ids::highest(&kernel.place, kernel.domain(snapshot, row_ids::DOMAIN)?.as_deref())?),
+            false => None,
+        };
+        let metadata = Arc::new(Metadata::of(&kernel.place, snapshot, clustering.as_deref())?);
+        let layout = metadata.layout()?;
+        let (properties, features) = (metadata.properties.clone(), metadata.features.clone());
+        Ok(Self { table_id: metadata.id.clone(), layout, properties, features, row_ids })
     }
 
     pub(crate) fn has_in_commit_timestamps(&self) -> bool {
         self.properties
             .iter()
             .any(|(key, value)| key.starts_with("delta.enableInCommitTimestamps") && value.eq_ignore_ascii_case("true"))
-    }
-}
-
-/// A type that we do not know is refused by its feature's name where it has one.
-fn parse_schema(place: &Place, text: &str, features: &[String]) -> Result<TableSchema, DeltaError> {
-    TableSchema::parse(&place.name, text)
-        .map_err(|error| features::refusal_by_name(&place.name, features).unwrap_or(error))
-}
-
-fn stats_columns(place: &Place, properties: &BTreeMap<String, String>) -> Result<StatsColumns, DeltaError> {
-    let bad = |key: &str, value: &str| DeltaError::Broken {
-        table: place.name.clone(),
-        reason: format!("its property {key} = {value:?} makes no sense; set or unset it with ALTER TABLE"),
-    };
-    let key = "delta.dataSkippingStatsColumns";
-    if let Some(value) = properties.get(key) {
-        return split_columns(value).map(StatsColumns::Only).ok_or_else(|| bad(key, value));
-    }
-    let key = "delta.dataSkippingNumIndexedCols";
-    match properties.get(key).map(|value| (value, value.trim().parse::<i64>())) {
-        None => Ok(StatsColumns::First(32)),
-        Some((_, Ok(-1))) => Ok(StatsColumns::All),
-        Some((value, Ok(count))) => Ok(StatsColumns::First(u64::try_from(count).map_err(|_| bad(key, value))?)),
-        Some((value, Err(_))) => Err(bad(key, value)),
-    }
-}
-
-/// `a, b.c, `odd.name`` into paths of names; a backtick is doubled within backticks.
-fn split_columns(text: &str) -> Option<Vec<Vec<String>>> {
-    let (mut columns, mut path, mut name) = (Vec::new(), Vec::new(), String::new());
-    let mut rest = text.chars().peekable();
-    let mut quoted = false;
-    while let Some(c) = rest.next() {
-        match c {
-            '`' if quoted && rest.peek() == Some(&'`') => name.extend(rest.next()),
-            '`' => quoted = !quoted,
-            '.' | ',' if !quoted => {
-                path.push(std::mem::take(&mut name));
-                if c == ',' {
-                    columns.push(std::mem::take(&mut path));
-                }
-            }
-            c if c.is_whitespace() && !quoted => {}
-            c => name.push(c),
-        }
-    }
-    path.push(name);
-    columns.push(path);
-    (!quoted && columns.iter().flatten().all(|name| !name.is_empty())).then_some(columns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn column_lists_split() {
-        #[rustfmt::skip] // columns: text, paths joined by / and columns by |
-        let cases = [
-            ("id",             Some("id")),
-            ("id, a.b",        Some("id|a/b")),
-            ("`a.b`,`c``d`.e", Some("a.b|c`d/e")),
-            ("",               None),
-            ("a,,b",           None),
-            ("`a",             None),
-        ];
-        for (text, expected) in cases {
-            let columns = split_columns(text)
-                .map(|columns| columns.iter().map(|path| path.join("/")).collect::<Vec<_>>().join("|"));
-            assert_eq!(columns.as_deref(), expected, "{text}");
-        }
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct Known {
     pub exhausted: bool,
     /// In-commit timestamp of the head, where it has one.
     pub in_commit_timestamp_ms: Option<i64>,
+    /// What a commit later than the last look at the configuration says of the highest row id.
+    pub row_ids: Option<String>,
 }
 
 impl Known {
@@ -71,7 +73,15 @@ impl Known {
             .into_iter()
             .map(|(app_id, last)| (app_id, Stored { last, at: None, owner: None, compared: false }))
             .collect();
-        Self { prefix, txns, restores: Vec::new(), seen_from: head + 1, exhausted: false, in_commit_timestamp_ms: None }
+        Self {
+            prefix,
+            txns,
+            restores: Vec::new(),
+            seen_from: head + 1,
+            exhausted: false,
+            in_commit_timestamp_ms: None,
+            row_ids: None,
+        }
     }
 
     /// Takes in the next version.
@@ -88,6 +98,9 @@ impl Known {
             }
         }
         self.in_commit_timestamp_ms = commit.info.as_ref().and_then(in_commit_timestamp);
+        if commit.row_ids.is_some() {
+            self.row_ids.clone_from(&commit.row_ids);
+        }
         self.restores.extend(restore(commit));
     }
 

@@ -8,10 +8,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{Fields, Schema, SchemaRef};
 use lakeward_protocol::position::{Offset, PartitionId, Shape};
 use object_store::ObjectStore;
 use object_store::path::Path;
+
+use crate::error::DeltaError;
+use crate::metadata::Metadata;
+use crate::rules::Rules;
 
 /// Which columns get min, max and null counts in a file's stats. Every file has `numRecords`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +45,32 @@ struct Inner {
     partition_columns_in_files: bool,
     store: Arc<dyn ObjectStore>,
     root: Path,
+    description: Description,
+}
+
+/// What a table's metadata says beyond the columns' names and types.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Description {
+    /// The columns as files have them, where that is otherwise than the schema says (column mapping).
+    pub physical: Option<Fields>,
+    /// Columns that files must have statistics of: paths of the names that files have.
+    pub clustering: Vec<Vec<String>>,
+    /// Columns of the top level whose text has a length.
+    pub lengths: Vec<TextLength>,
+    pub rules: Arc<Rules>,
+    /// Where it is all from; `None` for a layout made by hand.
+    pub metadata: Option<Arc<Metadata>>,
+}
+
+/// A CHAR or VARCHAR column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TextLength {
+    /// Its name.
+    pub column: String,
+    /// The most characters that it may have.
+    pub most: usize,
+    /// Shorter text is filled with blanks (CHAR).
+    pub padded: bool,
 }
 
 /// The parts of a [`Layout`], by name.
@@ -85,6 +115,7 @@ impl From<LayoutParts> for Layout {
                 partition_columns_in_files,
                 store,
                 root,
+                description: Description::default(),
             }),
         }
     }
@@ -102,6 +133,75 @@ impl Layout {
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.inner.shape
+    }
+
+    /// The same with what its metadata says more.
+    pub(crate) fn described(self, description: Description) -> Self {
+        let Inner { table, shape, schema, partition_columns, .. } = &*self.inner;
+        let Inner { stats_columns, partition_columns_in_files, store, root, .. } = &*self.inner;
+        Self {
+            inner: Arc::new(Inner {
+                table: table.clone(),
+                shape: *shape,
+                schema: Arc::clone(schema),
+                partition_columns: partition_columns.clone(),
+                stats_columns: stats_columns.clone(),
+                partition_columns_in_files: *partition_columns_in_files,
+                store: Arc::clone(store),
+                root: root.clone(),
+                description,
+            }),
+        }
+    }
+
+    pub(crate) fn description(&self) -> &Description {
+        &self.inner.description
+    }
+
+    /// What the table demands of rows beyond their types. Who writes for it sees to that.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.inner.description.rules
+    }
+
+    /// May a new column, or field, of the table have this name?
+    #[must_use]
+    pub fn takes_name(&self, name: &str) -> bool {
+        self.inner.description.metadata.as_ref().is_some_and(|metadata| metadata.takes_name(name))
+    }
+
+    /// May the type of a column become a wider one?
+    #[must_use]
+    pub fn widens(&self) -> bool {
+        self.inner.description.metadata.as_ref().is_some_and(|metadata| metadata.widens(self.rules()))
+    }
+
+    /// The layout of the same table once it has the columns and types of `schema`, which has all of
+    /// ours. Files of ours fit that table as well. A commit of a batch with
+    /// [`metadata_action`](Self::metadata_action) makes it so.
+    ///
+    /// # Errors
+    /// Something that this table can't become.
+    pub fn grown(&self, schema: &Schema) -> Result<Self, DeltaError> {
+        let unknown = || DeltaError::Schema {
+            place: self.inner.table.clone(),
+            reason: "a layout that is of no table can't grow".to_owned(),
+        };
+        let metadata = self.inner.description.metadata.as_ref().ok_or_else(unknown)?;
+        Arc::new(metadata.grown(schema)?).layout()
+    }
+
+    /// The `metaData` action, as JSON text, that gives the table this layout.
+    #[must_use]
+    pub fn metadata_action(&self) -> Option<String> {
+        self.inner.description.metadata.as_ref().map(|metadata| metadata.action().to_string())
+    }
+
+    /// The partition columns' names in the log, in the table's order.
+    pub(crate) fn logged_partition_columns(&self) -> Vec<&str> {
+        let names = self.inner.partition_columns.iter();
+        let Some(physical) = &self.inner.description.physical else { return names.map(String::as_str).collect() };
+        names.filter_map(|name| Some(physical[self.inner.schema.index_of(name).ok()?].name().as_str())).collect()
     }
 
     /// All columns in the table's order, partition columns included. NOT NULL columns and fields
@@ -188,7 +288,8 @@ pub struct FileSpan {
 pub struct DataFile {
     /// As it must stand in `add.path`: relative to the table's folder, percent-encoded by the book.
     pub path: String,
-    /// Every partition column's value in Delta's text form, in the table's order; `None` is NULL.
+    /// Every partition column's value in Delta's text form, by the column's name in the log, in the
+    /// table's order; `None` is NULL.
     pub partition_values: Vec<(String, Option<String>)>,
     /// The file's length.
     pub size_bytes: u64,
@@ -237,4 +338,7 @@ pub struct Batch {
     pub files: Vec<DataFile>,
     /// By source partition.
     pub tally: BTreeMap<PartitionId, Tally>,
+    /// The `metaData` action, as JSON text, that makes the table one that the files fit, where it is
+    /// not yet: [`Layout::metadata_action`] of a layout that grew out of the table's.
+    pub metadata: Option<String>,
 }

@@ -12,6 +12,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::error::DeltaError;
+use crate::metadata::CLUSTERING_DOMAIN;
+use crate::row_ids;
 use crate::store::Place;
 
 /// Commits read at a time.
@@ -149,8 +151,10 @@ pub(crate) struct Commit<A = Skipped> {
     pub version: u64,
     pub txns: Vec<Txn>,
     pub info: Option<serde_json::Map<String, serde_json::Value>>,
-    /// It carries a protocol or a metadata action.
+    /// It carries a protocol or a metadata action, or changes what the table is clustered by.
     pub changes_shape: bool,
+    /// The configuration of the domain that tells the highest row id, where it sets one.
+    pub row_ids: Option<String>,
     pub adds: Vec<A>,
     pub removes: Vec<A>,
 }
@@ -163,6 +167,14 @@ pub(crate) struct Txn {
     pub version: i64,
 }
 
+/// A `domainMetadata` action.
+#[derive(Deserialize)]
+struct Domain {
+    domain: String,
+    #[serde(default)]
+    configuration: String,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound = "A: for<'a> Deserialize<'a>")]
 struct Line<A> {
@@ -172,12 +184,14 @@ struct Line<A> {
     remove: Option<A>,
     protocol: Option<IgnoredAny>,
     meta_data: Option<IgnoredAny>,
+    domain_metadata: Option<Domain>,
 }
 
 /// Parses a commit.
 pub(crate) fn parse<A: Deserialized>(place: &Place, version: u64, bytes: &[u8]) -> Result<Commit<A>, DeltaError> {
+    let (changes_shape, row_ids) = (false, None);
     let mut commit =
-        Commit { version, txns: Vec::new(), info: None, changes_shape: false, adds: Vec::new(), removes: Vec::new() };
+        Commit { version, txns: Vec::new(), info: None, changes_shape, row_ids, adds: Vec::new(), removes: Vec::new() };
     for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
         let line: Line<A> = serde_json::from_slice(line).map_err(|error| DeltaError::Broken {
             table: place.name.clone(),
@@ -186,6 +200,10 @@ pub(crate) fn parse<A: Deserialized>(place: &Place, version: u64, bytes: &[u8]) 
         commit.txns.extend(line.txn);
         commit.info = line.commit_info.or(commit.info);
         commit.changes_shape |= line.protocol.is_some() || line.meta_data.is_some();
+        if let Some(Domain { domain, configuration }) = line.domain_metadata {
+            commit.changes_shape |= domain == CLUSTERING_DOMAIN;
+            commit.row_ids = (domain == row_ids::DOMAIN).then_some(configuration).or(commit.row_ids);
+        }
         commit.adds.extend(line.add);
         commit.removes.extend(line.remove);
     }

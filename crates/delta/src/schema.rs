@@ -65,6 +65,11 @@ impl TableSchema {
         self.json.to_string()
     }
 
+    /// As Delta's JSON.
+    pub(crate) fn json(&self) -> &Value {
+        &self.json
+    }
+
     /// Calls `see` with the path and the metadata of every field, nested ones too.
     pub(crate) fn for_each_metadata(&self, see: &mut dyn FnMut(&str, &Map<String, Value>)) {
         walk_metadata(&self.json, "", see);
@@ -76,9 +81,17 @@ impl TableSchema {
     }
 }
 
-struct Wrong {
+/// What is no type, and where.
+#[derive(Debug)]
+pub(crate) struct Wrong {
     path: String,
     reason: String,
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "column {}: {}", self.path, self.reason)
+    }
 }
 
 fn wrong<T>(path: &str, reason: impl Into<String>) -> Result<T, Wrong> {
@@ -233,7 +246,8 @@ fn struct_to_json(fields: &Fields, path: &str) -> Result<Value, Wrong> {
     Ok(json!({"type": "struct", "fields": fields.collect::<Result<Vec<_>, Wrong>>()?}))
 }
 
-fn type_to_json(kind: &DataType, path: &str) -> Result<Value, Wrong> {
+/// A type in Delta's JSON.
+pub(crate) fn type_to_json(kind: &DataType, path: &str) -> Result<Value, Wrong> {
     Ok(match kind {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => json!("string"),
         DataType::Int64 => json!("long"),

@@ -32,6 +32,7 @@ use crate::layout::{Batch, Layout, Tally};
 use crate::letters::Companion;
 use crate::log::{self, Identity, Listing};
 use crate::named::NamedTopic;
+use crate::row_ids::{self, RowIds};
 use crate::schema::column_text;
 use crate::store::Place;
 
@@ -230,7 +231,7 @@ impl Table {
         let Some(commits) = self.runtime.block_on(read)? else { return Ok(false) };
         if commits.iter().any(|commit| commit.changes_shape) {
             let Some(snapshot) = self.kernel.at(head)? else { return Ok(false) };
-            let configuration = Configuration::of(&self.kernel.place, &snapshot)?;
+            let configuration = Configuration::of(&self.kernel, &snapshot)?;
             self.note_recreation(&configuration.table_id);
             self.configuration = configuration;
         }
@@ -322,9 +323,24 @@ impl Table {
             .then(|| self.known.in_commit_timestamp_ms.map_or(now_ms, |before| now_ms.max(before + 1)));
         let Contents { notes, txns, batch, rewrite, more } = *contents;
         let read_version = version - 1;
-        let bytes =
-            commit::render(&Draft { notes, txns, batch, rewrite, more, read_version, now_ms, in_commit_timestamp_ms });
         let place = &self.kernel.place;
+        let row_ids = match (self.configuration.row_ids, &self.known.row_ids) {
+            (None, _) => None,
+            (Some(_), Some(newer)) => Some(row_ids::highest(place, Some(newer))?),
+            (highest, None) => highest,
+        };
+        let row_ids = row_ids.map(|highest| RowIds { highest, version });
+        let bytes = commit::render(&Draft {
+            notes,
+            txns,
+            batch,
+            rewrite,
+            more,
+            read_version,
+            now_ms,
+            in_commit_timestamp_ms,
+            row_ids,
+        });
         let file = place.log_file(&log::commit_name(version));
         let put = place.store.put_opts(&file, bytes.into(), PutMode::Create.into());
         match self.runtime.block_on(put) {
@@ -368,7 +384,7 @@ struct Opened {
 impl Opened {
     fn new(kernel: &Kernel, runtime: &Handle, app_id: &str) -> Result<Self, DeltaError> {
         let snapshot = kernel.newest()?;
-        let configuration = Configuration::of(&kernel.place, &snapshot)?;
+        let configuration = Configuration::of(kernel, &snapshot)?;
         let prefix = format!("{app_id}-");
         let txns = kernel.txns(&snapshot, &prefix)?;
         let version = snapshot.version();

@@ -38,6 +38,17 @@ pub enum EncodeError {
         /// What differs.
         what: String,
     },
+    /// The table demands more of rows than whoever writes them sees to.
+    #[error(
+        "table {table} has a {rule}, which is only kept by lakeward ingest; drop it with ALTER TABLE, or write to a \
+         table without"
+    )]
+    Rule {
+        /// The table's address.
+        table: String,
+        /// The rule and its expression.
+        rule: String,
+    },
     /// An option that makes no sense.
     #[error("{what}")]
     Option {
@@ -77,7 +88,7 @@ impl Fault for EncodeError {
     fn verdict(&self) -> Verdict {
         match self {
             Self::PartitionValue { .. } | Self::Null { .. } => Verdict::Stop(Exit::Data),
-            Self::Option { .. } => Verdict::Stop(Exit::Config),
+            Self::Option { .. } | Self::Rule { .. } => Verdict::Stop(Exit::Config),
             Self::Mismatch { .. } | Self::Arrow { .. } | Self::Parquet { .. } | Self::CutOff { .. } => {
                 Verdict::Stop(Exit::Software)
             }

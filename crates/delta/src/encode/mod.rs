@@ -16,6 +16,7 @@ mod column;
 mod error;
 mod file;
 mod group;
+mod lengths;
 mod options;
 mod partition;
 mod parts;

@@ -80,6 +80,9 @@ pub struct WriterOptions {
     /// [`super::Writer::held_bytes`] and delivers in time. Sets how large row groups grow and when
     /// waiting rows are moved together.
     pub memory_bytes: usize,
+    /// The owner keeps the table's [`Rules`](crate::rules::Rules): each row that is written holds by them.
+    /// A writer whose owner does not refuses tables that have some.
+    pub keeps_rules: bool,
 }
 
 impl Default for WriterOptions {
@@ -89,6 +92,7 @@ impl Default for WriterOptions {
             target_file_bytes: 512 << 20,
             plain_encodings: false,
             memory_bytes: 128 << 20,
+            keeps_rules: false,
         }
     }
 }

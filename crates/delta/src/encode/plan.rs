@@ -10,8 +10,8 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::column::Flat;
 use super::error::EncodeError;
-use super::stats::StatsPlan;
-use crate::layout::Layout;
+use super::stats::{StatsPlan, Wanted};
+use crate::layout::{Layout, TextLength};
 
 /// See the module.
 #[derive(Debug)]
@@ -20,6 +20,10 @@ pub(crate) struct Plan {
     pub(crate) layout: Layout,
     /// Partition columns: name, index in the layout's schema, may it be NULL?
     pub(crate) partitions: Vec<(String, usize, bool)>,
+    /// Their names in the log.
+    pub(crate) logged_partitions: Vec<String>,
+    /// Columns whose text has a length, with their index in the layout's schema.
+    pub(crate) lengths: Vec<(usize, TextLength)>,
     /// Index in the layout's schema of each column of the files.
     columns: Vec<usize>,
     /// The files' schema.
@@ -47,18 +51,26 @@ impl Plan {
         let is_partition = |index: &usize| partitions.iter().any(|(_, partition, _)| partition == index);
         let columns: Vec<usize> =
             (0..schema.fields().len()).filter(|i| layout.partition_columns_in_files() || !is_partition(i)).collect();
-        let fields: Fields = columns.iter().map(|&index| Arc::new(named(schema.field(index)))).collect();
-        let stats = StatsPlan::new(&fields, layout.partition_columns(), layout.stats_columns());
+        let description = layout.description();
+        let in_files = description.physical.as_ref().unwrap_or(schema.fields());
+        let fields: Fields = columns.iter().map(|&index| Arc::new(named(&in_files[index]))).collect();
+        let known: Fields = columns.iter().map(|&index| Arc::new(named(schema.field(index)))).collect();
+        let wanted = Wanted { columns: layout.stats_columns(), clustering: &description.clustering };
+        let stats = StatsPlan::new(&known, &fields, layout.partition_columns(), &wanted);
+        let length = |length: &TextLength| Some((schema.index_of(&length.column).ok()?, length.clone()));
+        let lengths = description.lengths.iter().filter_map(length).collect();
+        let logged_partitions = layout.logged_partition_columns().into_iter().map(str::to_owned).collect();
         let leaves = Flat::all(&fields);
         let files = Arc::new(Schema::new(fields));
         let parquet = ArrowSchemaConverter::new()
             .schema_root("schema")
             .convert(&files)
             .map_err(|source| EncodeError::Parquet { table: layout.table().to_owned(), source })?;
-        Ok(Self { layout: layout.clone(), partitions, columns, schema: files, parquet, leaves, stats })
+        let layout = layout.clone();
+        Ok(Self { layout, partitions, logged_partitions, lengths, columns, schema: files, parquet, leaves, stats })
     }
 
-    /// The files' columns of a batch of the layout's schema.
+    /// The files' columns of a batch of the layout's schema, by its own names: columns go by their place.
     ///
     /// # Errors
     /// The batch is of another schema, or has a NULL where none may be.
@@ -98,7 +110,7 @@ fn mismatch(layout: &Layout, what: String) -> EncodeError {
 }
 
 /// The field with lists' and maps' inner fields named as Parquet's standard says, which readers
-/// look for, whatever Arrow called them.
+/// look for, whatever Arrow called them. Ids stay.
 fn named(field: &Field) -> Field {
     let inner = |field: &Field, name: &str| Arc::new(named(field).with_name(name));
     let data_type = match field.data_type() {
@@ -112,7 +124,7 @@ fn named(field: &Field) -> Field {
         }
         other => other.clone(),
     };
-    Field::new(field.name(), data_type, field.is_nullable())
+    Field::new(field.name(), data_type, field.is_nullable()).with_metadata(field.metadata().clone())
 }
 
 /// Visits the leaf arrays below a column, in Parquet's order.

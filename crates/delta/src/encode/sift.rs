@@ -1,10 +1,12 @@
-//! Sets rows aside that no partition value can be written for, so that one of them harms no other.
+//! Sets rows aside that can't be written, so that one of them harms no other: no partition value has a text for
+//! them, or their own is too long.
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::DataType;
 use delta_kernel::arrow::compute::filter_record_batch;
 
 use super::error::EncodeError;
+use super::lengths::fit;
 use super::partition::write_value;
 use super::plan::Plan;
 
@@ -20,6 +22,7 @@ pub struct Unfit {
 /// The rows of `batch` that can be filed, and those that can't, in order.
 pub(super) fn sift(plan: &Plan, batch: RecordBatch) -> Result<(RecordBatch, Vec<Unfit>), EncodeError> {
     let mut unfit: Vec<Unfit> = Vec::new();
+    let batch = fit(batch, &plan.lengths, &mut unfit);
     let mut text = String::new();
     for (name, index, nullable) in &plan.partitions {
         let column = batch.column(*index);

@@ -74,16 +74,25 @@ enum Bounds {
 #[derive(Clone, Debug)]
 pub(crate) struct Watched(Vec<u64>);
 
+/// Which columns have statistics.
+pub(crate) struct Wanted<'a> {
+    /// As the table's properties say.
+    pub columns: &'a StatsColumns,
+    /// Whatever those say: paths of the names that files have.
+    pub clustering: &'a [Vec<String>],
+}
+
 impl StatsPlan {
-    /// `fields`: those of the files. `skipped`: top-level columns that never have statistics
-    /// (partition columns that stand in the files as well).
-    pub(crate) fn new(fields: &Fields, skipped: &[String], columns: &StatsColumns) -> Self {
-        let mut planner = Planner { columns, seen: 0, leaf: 0, slot: 0 };
+    /// `fields`: those of the files, by the schema's names. `in_files`: the same by their names in the
+    /// files, which statistics go by. `skipped`: top-level columns that never have statistics (partition
+    /// columns that stand in the files as well).
+    pub(crate) fn new(fields: &Fields, in_files: &Fields, skipped: &[String], wanted: &Wanted<'_>) -> Self {
+        let mut planner = Planner { wanted, seen: 0, leaf: 0, slot: 0 };
         let mut roots = Vec::new();
-        for (index, field) in fields.iter().enumerate() {
+        for (index, (field, in_file)) in fields.iter().zip(in_files).enumerate() {
             if skipped.contains(field.name()) {
                 planner.leaf += leaves(field.data_type());
-            } else if let Some(node) = planner.node(field, &mut Vec::new()) {
+            } else if let Some(node) = planner.node(field, in_file, &mut Paths::default()) {
                 roots.push((index, node));
             }
         }
@@ -123,40 +132,51 @@ impl StatsPlan {
 
 /// Walks the schema, numbering leaves as Parquet does and counting columns as Delta does.
 struct Planner<'a> {
-    columns: &'a StatsColumns,
+    wanted: &'a Wanted<'a>,
     /// Columns counted so far, for [`StatsColumns::First`]: lists and maps are one each.
     seen: u64,
     leaf: usize,
     slot: usize,
 }
 
+/// The way to a field, by the schema's names and by those of the files.
+#[derive(Default)]
+struct Paths {
+    known: Vec<String>,
+    in_files: Vec<String>,
+}
+
 impl Planner<'_> {
-    fn node(&mut self, field: &Field, path: &mut Vec<String>) -> Option<Node> {
-        path.push(field.name().clone());
-        let kind = match field.data_type() {
-            DataType::Struct(fields) => {
+    fn node(&mut self, field: &Field, in_file: &Field, paths: &mut Paths) -> Option<Node> {
+        paths.known.push(field.name().clone());
+        paths.in_files.push(in_file.name().clone());
+        let kind = match (field.data_type(), in_file.data_type()) {
+            (DataType::Struct(fields), DataType::Struct(in_files)) => {
                 let fields: Vec<_> = fields
                     .iter()
+                    .zip(in_files)
                     .enumerate()
-                    .filter_map(|(index, field)| Some((index, self.node(field, path)?)))
+                    .filter_map(|(index, (field, in_file))| Some((index, self.node(field, in_file, paths)?)))
                     .collect();
                 (!fields.is_empty()).then_some(Kind::Struct(fields))
             }
-            other => self.column(other, path),
+            (other, _) => self.column(other, paths),
         };
-        path.pop();
-        Some(Node { name: field.name().clone(), kind: kind? })
+        paths.known.pop();
+        paths.in_files.pop();
+        Some(Node { name: in_file.name().clone(), kind: kind? })
     }
 
-    fn column(&mut self, data_type: &DataType, path: &[String]) -> Option<Kind> {
+    fn column(&mut self, data_type: &DataType, paths: &Paths) -> Option<Kind> {
         let leaf = self.leaf;
         self.leaf += leaves(data_type);
         self.seen += 1;
-        let wanted = match self.columns {
+        let by_property = match self.wanted.columns {
             StatsColumns::All => true,
             StatsColumns::First(most) => self.seen <= *most,
-            StatsColumns::Only(columns) => columns.iter().any(|column| path.starts_with(column)),
+            StatsColumns::Only(columns) => columns.iter().any(|column| paths.known.starts_with(column)),
         };
+        let wanted = by_property || self.wanted.clustering.contains(&paths.in_files);
         wanted.then(|| match data_type {
             DataType::List(_) | DataType::Map(..) => Kind::Counted { slot: self.take_slot() },
             other => {

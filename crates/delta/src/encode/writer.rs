@@ -82,8 +82,11 @@ impl Writer {
     /// Ready to write for a layout.
     ///
     /// # Errors
-    /// A layout that can't be written for: a fault of ours.
+    /// A table with rules that the owner does not keep; a layout that can't be written for: a fault of ours.
     pub fn new(layout: &Layout, options: WriterOptions) -> Result<Self, EncodeError> {
+        if let Some(rule) = layout.rules().first().filter(|_| !options.keeps_rules) {
+            return Err(EncodeError::Rule { table: layout.table().to_owned(), rule });
+        }
         let codec = Codec::new(options.compression)
             .map_err(|source| EncodeError::Parquet { table: layout.table().to_owned(), source })?;
         Ok(Self {
@@ -103,7 +106,8 @@ impl Writer {
     }
 
     /// Parts the rows that can be filed from those whose partition values Delta's log has no text for
-    /// (years outside of 1 to 9999, bytes that are no UTF-8, empty text in a NOT NULL column). A
+    /// (years outside of 1 to 9999, bytes that are no UTF-8, empty text in a NOT NULL column), and from
+    /// those with text too long for CHAR or VARCHAR; shorter text becomes what is written of it. A
     /// `write` with one of these among its rows fails as a whole, so sift first what users sent.
     ///
     /// # Errors
@@ -256,10 +260,10 @@ impl Writer {
 
     fn add_group(&mut self, batch: &RecordBatch, row: usize, key: &str) -> Result<usize, EncodeError> {
         let mut values = Vec::with_capacity(self.plan.partitions.len());
-        for (name, index, _) in &self.plan.partitions {
+        for ((name, index, _), logged) in self.plan.partitions.iter().zip(&self.plan.logged_partitions) {
             let mut text = String::new();
             let there = write_value(name, batch.column(*index), row, &mut text)?;
-            values.push((name.clone(), there.then_some(text)));
+            values.push((logged.clone(), there.then_some(text)));
         }
         self.groups.push(Group {
             values,
@@ -304,7 +308,10 @@ impl Writer {
         let Some(file) = held.file.take() else { return Ok(()) };
         let encoded = file.close(&self.plan, &mut self.codec)?;
         let id = new_name();
-        let folders = folders(&held.values).unwrap_or_else(|| format!("{}/", &id.simple().to_string()[..2]));
+        // Names that people do not know are no folders for them.
+        let mapped = self.plan.layout.description().physical.is_some();
+        let folders = if mapped && !held.values.is_empty() { None } else { folders(&held.values) };
+        let folders = folders.unwrap_or_else(|| format!("{}/", &id.simple().to_string()[..2]));
         let name = format!("{folders}part-00000-{id}-c000{}.parquet", self.options.compression.extension());
         let root = self.plan.layout.root();
         let relative = Path::parse(&name).map_err(|error| EncodeError::Mismatch {

@@ -141,7 +141,7 @@ impl Stager {
     /// afterwards, whatever the outcome: staging the same again is right.
     pub(crate) fn stage(&mut self, keys: &Keys, change: &Change, runtime: &Handle) -> Result<Staged, StageError> {
         self.writer.discard();
-        let batch = Batch { files: Vec::new(), tally: change.tally.clone() };
+        let batch = Batch { tally: change.tally.clone(), ..Batch::default() };
         let mut staged = Staged::of_new_rows(batch, self.layout.shape());
         let mut groups = Groups::new();
         match self.mode {
@@ -190,6 +190,7 @@ impl Stager {
     fn part(&self, batch: &RecordBatch, digests: Vec<Digest>, groups: &mut Groups) -> Result<(), EncodeError> {
         let failed = |source| EncodeError::Arrow { table: self.layout.table().to_owned(), source };
         let names = self.layout.partition_columns();
+        let logged = self.layout.logged_partition_columns();
         if names.is_empty() || digests.is_empty() {
             groups.entry(Vec::new()).or_default().extend(digests);
             return Ok(());
@@ -197,10 +198,10 @@ impl Stager {
         let columns: Vec<_> = names.iter().filter_map(|name| batch.column_by_name(name).cloned()).collect();
         for range in partition(&columns).map_err(failed)?.ranges() {
             let mut values = Vec::with_capacity(names.len());
-            for (name, column) in names.iter().zip(&columns) {
+            for ((name, logged), column) in names.iter().zip(&logged).zip(&columns) {
                 let mut text = String::new();
                 let there = write_value(name, column, range.start, &mut text)?;
-                values.push((name.clone(), there.then_some(text)));
+                values.push(((*logged).to_owned(), there.then_some(text)));
             }
             groups.entry(values).or_default().extend(&digests[range]);
         }

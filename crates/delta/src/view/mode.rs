@@ -6,6 +6,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use crate::create::NewTable;
 use crate::error::DeltaError;
+use crate::features;
 use crate::kernel::Configuration;
 use crate::schema::TableSchema;
 
@@ -74,6 +75,14 @@ fn changelog(view: &TableSchema) -> Result<TableSchema, DeltaError> {
 
 /// Is the table one that this mode can write to?
 pub(crate) fn check(mode: Mode, table: &str, configuration: &Configuration) -> Result<(), DeltaError> {
+    if let Some(what) = features::of_ingest_alone(&configuration.layout, configuration.row_ids.is_some()) {
+        return Err(DeltaError::Refused {
+            table: table.to_owned(),
+            feature: what,
+            hint: "only lakeward ingest keeps it; drop it with ALTER TABLE, or write the view to a table of its own"
+                .to_owned(),
+        });
+    }
     let is = |property: &str| {
         configuration.properties.get(property).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
     };

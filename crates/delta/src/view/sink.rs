@@ -99,6 +99,7 @@ impl View {
     /// A table that the mode can't write to, with what to do; keys that it does not have; two rows of
     /// one key.
     pub fn open(table: Table, options: ViewOptions) -> Result<Self, DeltaError> {
+        mode::check(options.mode, table.name(), &table.configuration)?;
         let layout = table.layout();
         let keys = keys(&layout, &options)?;
         let stager = stager(&layout, &options)?;
@@ -115,7 +116,6 @@ impl View {
             counts: Counts::default(),
             accepted: None,
         };
-        mode::check(view.options.mode, view.table.name(), &view.table.configuration)?;
         view.sync()?;
         Ok(view)
     }

@@ -264,5 +264,5 @@ pub fn write_rows(writer: &mut Writer, layout: &Layout, rows: &[(PartitionId, Of
         let tally = tally.entry(*partition).or_default();
         (tally.records, tally.rows) = (tally.records + 1, tally.rows + 1);
     }
-    Ok(Batch { files, tally })
+    Ok(Batch { files, tally, ..Batch::default() })
 }

@@ -1,5 +1,7 @@
 //! Other people's tables: opened, or refused by name.
 
+use arrow_schema::{DataType, Field, Schema};
+use lakeward_delta::encode::{Writer, WriterOptions};
 use lakeward_delta::{Created, NewTable, StatsColumns, Table, TableSchema, create};
 use lakeward_protocol::drive::drive;
 use lakeward_protocol::memory::{Clock, MemoryWorld};
@@ -42,19 +44,37 @@ fn ingest(disk: &Disk, length: i64) {
 }
 
 #[test] // K86, P49
+fn rules_are_refused_by_writers_whose_owner_does_not_keep_them() {
+    let invariant = json!({"delta.invariants": "{\"expression\":{\"expression\":\"id > 0\"}}"});
+    #[rustfmt::skip] // columns: protocol's writer version, properties, metadata of a column, what the refusal names
+    let cases = [
+        (3, json!({"delta.constraints.c1": "id > 0"}), json!({}), "constraint c1 (id > 0)"),
+        (2, json!({}), invariant, "invariant of column id (id > 0)"),
+        (4, json!({}), json!({"delta.generationExpression": "1"}), "generated column id (1)"),
+        (7, json!({}), json!({"CURRENT_DEFAULT": "1"}), "a default of column id (1)"),
+    ];
+    for (writer, properties, metadata, name) in cases {
+        let protocol = match writer {
+            7 => features(&[], &["allowColumnDefaults"]),
+            writer => json!({"minReaderVersion": 1, "minWriterVersion": writer}),
+        };
+        let disk = table_with(&protocol, &properties, &metadata);
+        let layout = Table::open(&disk.location(), options("app")).unwrap().layout();
+        let error = Writer::new(&layout, WriterOptions::default()).unwrap_err();
+        assert!(error.to_string().contains(name), "{name}: {error}");
+        assert_eq!(error.verdict(), Verdict::Stop(Exit::Config));
+        Writer::new(&layout, WriterOptions { keeps_rules: true, ..WriterOptions::default() }).unwrap();
+    }
+}
+
+#[test] // K86, P49
 fn what_we_do_not_honour_is_refused_by_name() {
     let legacy = |writer: u32| json!({"minReaderVersion": 1, "minWriterVersion": writer});
     #[rustfmt::skip] // columns: protocol, properties, metadata of a column, what the refusal names
     let cases = [
-        (legacy(3), json!({"delta.constraints.c1": "id > 0"}), json!({}), "checkConstraints"),
-        (legacy(2), json!({}), json!({"delta.invariants": "{\"expression\":{\"expression\":\"id > 0\"}}"}), "invariants"),
-        (legacy(4), json!({}), json!({"delta.generationExpression": "1"}), "generatedColumns"),
         (legacy(6), json!({}), json!({"delta.identity.start": 1, "delta.identity.step": 1}), "identityColumns"),
         (json!({"minReaderVersion": 2, "minWriterVersion": 5}), json!({"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}),
             json!({"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c"}), "columnMapping"),
-        (features(&[], &["rowTracking", "domainMetadata"]), json!({}), json!({}), "rowTracking"),
-        (features(&[], &["clustering", "domainMetadata"]), json!({}), json!({}), "clustering"),
-        (features(&[], &["allowColumnDefaults"]), json!({}), json!({"CURRENT_DEFAULT": "1"}), "allowColumnDefaults"),
         (features(&[], &["fromTheFuture"]), json!({}), json!({}), "fromTheFuture"),
         (features(&["catalogManaged"], &["inCommitTimestamp"]), json!({"delta.enableInCommitTimestamps": "true"}), json!({}), "catalogManaged"),
         (features(&["variantType"], &[]), json!({}), json!({}), "variantType"),
@@ -118,12 +138,35 @@ fn a_property_that_comes_while_we_run_is_refused_or_heeded() {
     disk.foreign(&[json!({"metaData": indexed})]);
     assert_ne!(table.load(&set(&[0])).unwrap().shape, before.shape);
     assert_eq!(*table.layout().stats_columns(), StatsColumns::Only(vec![vec!["id".to_owned()]]));
-    let mut constrained = metadata;
+    let mut constrained = metadata.clone();
     constrained["configuration"] = json!({"delta.constraints.c": "id > 0"});
     disk.foreign(&[json!({"metaData": constrained})]);
+    let _ = table.load(&set(&[0])).unwrap();
+    assert_eq!(table.layout().rules().checks.len(), 1);
+    let error = Writer::new(&table.layout(), WriterOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("constraint c (id > 0)"), "a writer that does not keep it refuses: {error}");
+    let mut refused = metadata;
+    refused["configuration"] = json!({"delta.enableIcebergCompatV2": "true"});
+    disk.foreign(&[json!({"metaData": refused})]);
     let error = table.load(&set(&[0])).unwrap_err();
-    assert!(error.to_string().contains("checkConstraints"), "{error}");
+    assert!(error.to_string().contains("icebergCompatV2"), "{error}");
     assert_eq!(error.verdict(), Verdict::Stop(Exit::Config));
+}
+
+#[test]
+fn a_grown_layout_is_the_tables_once_its_metadata_is_there() {
+    let disk = Disk::with(&[("delta.dataSkippingNumIndexedCols", "3")]);
+    let mut table = disk.open("app");
+    let _ = table.load(&set(&[0])).unwrap();
+    let more = [Field::new("b", DataType::Utf8, true), Field::new("c", DataType::Int64, true)];
+    let layout = table.layout();
+    let fields = layout.schema().fields().iter().map(|field| field.as_ref().clone()).chain(more);
+    let grown = layout.grown(&Schema::new(fields.collect::<Vec<_>>())).unwrap();
+    assert_ne!(grown.shape(), table.layout().shape());
+    disk.foreign(&[serde_json::from_str(&grown.metadata_action().unwrap()).unwrap()]);
+    let head = table.load(&set(&[0])).unwrap();
+    assert_eq!((head.shape, table.layout().schema()), (grown.shape(), grown.schema()));
+    assert_eq!(*table.layout().stats_columns(), StatsColumns::First(3), "its properties stay");
 }
 
 #[test] // K52

@@ -268,7 +268,7 @@ impl Stage for PlaceStage {
         writer.write(&batch, &spans(&self.rows))?;
         let files = writer.deliver(RUNTIME.handle())?;
         self.rows.clear();
-        Ok(Batch { files, tally: std::mem::take(&mut self.tally) })
+        Ok(Batch { files, tally: std::mem::take(&mut self.tally), ..Batch::default() })
     }
 
     fn discard(&mut self) {
