@@ -170,6 +170,10 @@ impl Decoder {
         &self.schema
     }
 
+    pub(crate) fn root(&self) -> &Struct {
+        &self.root
+    }
+
     /// Properties of transforms that name no column of the table, and so set nothing. Worth a warning.
     #[must_use]
     pub fn unplaced_transforms(&self) -> &[String] {

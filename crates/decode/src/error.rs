@@ -26,6 +26,8 @@ pub enum BadKind {
     Transform,
     /// Its row is larger than one batch can hold.
     TooLarge,
+    /// The table's own rules refuse its row: a CHECK constraint, an invariant, a generated column.
+    Constraint,
 }
 
 impl BadKind {
@@ -42,6 +44,7 @@ impl BadKind {
             Self::DoesNotFit => "does_not_fit",
             Self::Transform => "transform",
             Self::TooLarge => "too_large",
+            Self::Constraint => "constraint",
         }
     }
 }

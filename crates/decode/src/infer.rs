@@ -16,7 +16,7 @@ use crate::tree::{Tree, last_wins};
 
 /// What a field has been so far.
 #[derive(Clone, Debug)]
-enum Seen {
+pub(crate) enum Seen {
     Nothing,
     Boolean,
     Long,
@@ -47,7 +47,8 @@ pub fn infer<'a>(messages: impl IntoIterator<Item = &'a [u8]>) -> Result<Schema,
 }
 
 impl Seen {
-    fn add(&mut self, tree: Tree) {
+    /// One value more.
+    pub(crate) fn add(&mut self, tree: Tree) {
         *self = match (std::mem::replace(self, Self::Nothing), tree) {
             (seen, Tree::Word(word)) if word == "null" => seen,
             (Self::Nothing, Tree::Object(members)) => Self::object(Vec::new(), members),
@@ -99,7 +100,7 @@ impl Seen {
     }
 
     /// The type; `None` where nothing was seen that has one.
-    fn data_type(&self) -> Option<DataType> {
+    pub(crate) fn data_type(&self) -> Option<DataType> {
         Some(match self {
             Self::Nothing => return None,
             Self::Boolean => DataType::Boolean,

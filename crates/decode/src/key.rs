@@ -96,6 +96,11 @@ impl Keys {
         self.add(name, Target::Ghost(ghost))
     }
 
+    /// Every name known, and what it stands for.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, Target)> {
+        self.by_name.iter().map(|(name, &slot)| (&**name, self.target(slot)))
+    }
+
     pub(crate) fn target(&self, slot: SlotId) -> Target {
         self.slots[slot as usize].target
     }

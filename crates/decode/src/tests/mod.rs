@@ -6,6 +6,7 @@ mod coercion;
 mod debezium;
 mod encode;
 mod formats;
+mod grow;
 mod json_schema;
 mod learnt;
 mod mutation;
