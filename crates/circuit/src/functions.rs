@@ -212,6 +212,13 @@ fn month_bin(months: i64, time: i64, origin: i64) -> Option<i64> {
     Some(first.and_utc().timestamp_micros())
 }
 
+/// The start of the unit that a time without a zone lies in.
+#[must_use]
+pub fn date_trunc(unit: &str, time: Expr) -> Expr {
+    let function = Arc::new(ScalarUDF::new_from_impl(DateTrunc::default()));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![datafusion::logical_expr::lit(unit), time]))
+}
+
 /// The same numbers, with one zero and one NaN: both zeros are equal in SQL, and every NaN is one value above all
 /// numbers, where the kernels that compare go by bits and signs.
 #[must_use]

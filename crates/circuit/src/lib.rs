@@ -32,5 +32,6 @@ pub mod refused;
 mod reshard;
 pub mod row;
 mod sorted;
+pub mod spark;
 pub mod stateless;
 mod top;
