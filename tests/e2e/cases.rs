@@ -27,7 +27,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 /// Cases that wait for another piece of work, by its subject.
 const LATER: &[(&str, &[&str])] = &[
-    ("Everything a kafka-delta-ingest user has: evolution", &["K53", "P11", "P28", "P47", "P49"]),
+    ("Everything a kafka-delta-ingest user has", &["K53", "P28", "P47"]),
     ("Incremental SQL: upsert and changelog sinks", &["P35"]),
 ];
 

@@ -82,13 +82,13 @@ fn brokers_that_refuse_us_or_are_not_there_are_told_apart() {
 #[test]
 fn k86_features_that_are_not_honoured_are_refused_by_name() {
     let generated =
-        json!({"name": "g", "type": "long", "nullable": true, "metadata": {"delta.generationExpression": "id + 1"}});
+        json!({"name": "g", "type": "long", "nullable": true, "metadata": {"delta.generationExpression": "rand(id)"}});
     let fields = [field("id", "long", true), generated];
     let with = |features: &[&str]| json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": features}});
     let old = json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}});
     let plain = schema(T);
     let cases: [(&str, Value, Value, Value); 4] = [
-        ("positive", old.clone(), plain.clone(), json!({"delta.constraints.positive": "n > 0"})),
+        ("positive", old.clone(), plain.clone(), json!({"delta.constraints.positive": "n / 2 > 0"})),
         ("enerat", old, json!({"type": "struct", "fields": fields}), json!({})),
         ("identityColumns", with(&["identityColumns"]), plain.clone(), json!({})),
         ("somethingNew", with(&["somethingNew"]), plain, json!({})),

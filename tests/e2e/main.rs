@@ -25,6 +25,8 @@ mod cli;
 mod commits;
 mod compat;
 mod deadletters;
+mod evolve;
+mod features;
 mod formats;
 mod gaps;
 mod groups;

@@ -143,6 +143,7 @@ REQUESTS = {
     "version": lambda r: DeltaTable(r["table"]).version(),
     "restore": lambda r: DeltaTable(r["table"]).restore(r["version"]),
     "add_column": lambda r: add_column(r["table"], r["name"], r["type"]),
+    "add_constraint": lambda r: DeltaTable(r["table"]).alter.add_constraint({r["name"]: r["sql"]}),
     "append": lambda r: append(r["table"], r["rows"], r.get("app"), r.get("version")),
     "compact": lambda r: DeltaTable(r["table"]).optimize.compact(),
     "delete": lambda r: DeltaTable(r["table"]).delete(r["where"]),

@@ -10,6 +10,7 @@ use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_protocol::core;
 
 use crate::secrets;
+use crate::stage;
 use crate::start::Start;
 use pipeline::{CheckArgs, CheckOther};
 
@@ -164,6 +165,14 @@ pub struct IngestArgs {
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "create")]
     pub partition_by: Vec<String>,
 
+    /// Fields of messages that the table does not have become columns, and types wider where the table allows it.
+    ///
+    /// In the same commit as the data that needs them. With `log` the table stays as it is, and the log tells what
+    /// would be added.
+    #[arg(long, default_value = "no", default_missing_value = "add", num_args = 0..=1, require_equals = true,
+          value_name = "HOW")]
+    pub evolve: Evolve,
+
     /// When records that the table still needs are gone from the topic.
     #[arg(long, default_value = "stop", value_name = "POLICY")]
     pub on_gap: OnGap,
@@ -286,6 +295,27 @@ pub struct DemoArgs {
 pub enum Reset {
     Earliest,
     Latest,
+}
+
+/// What to do with fields that the table does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Evolve {
+    /// Drop and count them.
+    No,
+    /// The same, and log the columns that they would be.
+    Log,
+    /// Add the columns.
+    Add,
+}
+
+impl From<Evolve> for stage::Evolve {
+    fn from(evolve: Evolve) -> Self {
+        match evolve {
+            Evolve::No => Self::No,
+            Evolve::Log => Self::Log,
+            Evolve::Add => Self::Add,
+        }
+    }
 }
 
 /// What to do when input is gone (P9).

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lakeward_decode::{Format, Transforms};
+use lakeward_decode::{Encoding, Format, Transforms};
 use lakeward_delta::{ByNote, Checkpoints, TableOptions, TableSchema, Topic};
 use lakeward_kafka::{Source, SourceConfig, TopicIdentity};
 use lakeward_protocol::core::{self, Beginning, Policies};
@@ -12,7 +12,7 @@ use lakeward_protocol::ports::Exit;
 use lakeward_protocol::position::{Frontier, Offset, PartitionId};
 
 use crate::budget::Budget;
-use crate::cli::{IngestArgs, OnBadRecord, OnGap, Reset};
+use crate::cli::{Evolve, IngestArgs, OnBadRecord, OnGap, Reset};
 use crate::failure::Failure;
 use crate::registry::Registry;
 use crate::secrets;
@@ -69,6 +69,10 @@ impl Plan {
         let schema = args.schema.as_deref().map(schema_file).transpose()?;
         let registry = args.format.registry()?;
         let format = args.format.format(registry.as_ref())?;
+        let plain = matches!(format.encoding, Encoding::Json) && format.compression.is_none() && !format.debezium;
+        if args.evolve != Evolve::No && !plain {
+            return Err(Failure::usage("--evolve looks for new fields in plain JSON messages alone; leave it out"));
+        }
         source.keys |= format.wants_keys();
         source.headers |= format.wants_keys();
         let statsd = statsd::Options::new(&args.statsd_endpoint, |name| std::env::var(name).ok());
@@ -100,6 +104,7 @@ impl Plan {
         let workers = usize::from(self.args.workers);
         let mut writer = self.args.writer_options();
         writer.memory_bytes = most_bytes / workers;
+        writer.keeps_rules = true;
         StageOptions {
             topic: self.args.topic.clone(),
             format: self.format.clone(),
@@ -109,6 +114,7 @@ impl Plan {
                 app_id: self.args.app_id.clone(),
                 transforms: self.letter_transforms.clone(),
             }),
+            evolve: self.args.evolve.into(),
             writer,
             stop_at_bad: self.args.on_bad_record == OnBadRecord::Stop,
             workers,

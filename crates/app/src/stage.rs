@@ -8,25 +8,30 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use lakeward_circuit::refused::Refused;
 use lakeward_circuit::stateless::Stateless;
 use lakeward_decode::{Format, PlanError, Transforms, Unavailable};
-use lakeward_delta::Batch;
-use lakeward_delta::Layout;
 use lakeward_delta::encode::{EncodeError, WriterOptions};
+use lakeward_delta::{Batch, DeltaError, Layout};
 use lakeward_protocol::ports::{Exit, Fault, Letters, Stage, Verdict};
 use lakeward_protocol::records::Records;
 
 use crate::badlog::BadLog;
 use crate::meters;
+pub use bench::Bench;
+use evolve::Lineage;
 pub use letters::LetterOptions;
 use letters::LetterPart;
-pub use sifted::whole_messages;
-pub use worker::decoder;
-use worker::{Command, Part, Spare, Worker};
+use worker::{Command, Part, Shared, Spare, Worker};
 
+mod bench;
+mod evolve;
 pub mod letters;
+mod rules;
 mod sifted;
 mod worker;
+
+pub use evolve::Evolve;
 
 /// Arenas that wait for a worker; more would only be memory.
 const QUEUE: usize = 4;
@@ -44,6 +49,8 @@ pub struct StageOptions {
     pub view: Option<Over>,
     /// How bad records become dead letters, where they do.
     pub letters: Option<LetterOptions>,
+    /// What becomes of fields that the table does not have.
+    pub evolve: Evolve,
     /// How files are written.
     pub writer: WriterOptions,
     /// Ends at the first bad record, rather than counting it.
@@ -87,6 +94,12 @@ pub enum StageError {
         "table {table}: its columns changed to {columns}, and view {view} has others; give the view the table's columns"
     )]
     Columns { table: String, view: String, columns: String },
+    /// The table has a rule that we can't keep.
+    #[error("table {table}: {rule} can't be kept: {reason}; drop it with ALTER TABLE, or write to a table without")]
+    Rule { table: String, rule: String, reason: Refused },
+    /// The table can't become what messages ask for.
+    #[error(transparent)]
+    Grow(DeltaError),
     /// A schema that messages name.
     #[error("{0}; messages wait for it, none is left out")]
     Schema(#[from] Unavailable),
@@ -101,7 +114,10 @@ pub enum StageError {
 impl Fault for StageError {
     fn verdict(&self) -> Verdict {
         match self {
-            Self::Plan { .. } | Self::Columns { .. } | Self::Letter { .. } => Verdict::Stop(Exit::Config),
+            Self::Plan { .. } | Self::Columns { .. } | Self::Letter { .. } | Self::Rule { .. } => {
+                Verdict::Stop(Exit::Config)
+            }
+            Self::Grow(error) => error.verdict(),
             Self::Bad { .. } => Verdict::Stop(Exit::Data),
             Self::Schema(Unavailable::OutOfReach { .. }) => Verdict::Retry,
             Self::Schema(Unavailable::NotAllowed { .. }) => Verdict::Stop(Exit::Unavailable),
@@ -147,6 +163,8 @@ pub struct Shards {
     delivered: Vec<Part>,
     /// The same of dead letters.
     delivered_letters: Vec<LetterPart>,
+    /// The layouts that the table is to have.
+    lineage: Lineage,
 }
 
 impl Shards {
@@ -170,11 +188,13 @@ impl Shards {
             messages: 0,
             delivered: Vec::new(),
             delivered_letters: Vec::new(),
+            lineage: Lineage::default(),
         };
         for number in 0..options.workers {
             let (commands, queue) = bounded(QUEUE);
             let spare = Spare { give: spare_in.clone(), take: shards.spare.clone() };
-            let worker = Worker::new(options.clone(), held.clone(), spare, Arc::clone(&fault), Arc::clone(&bad));
+            let (fault, bad, lineage) = (Arc::clone(&fault), Arc::clone(&bad), shards.lineage.clone());
+            let worker = Worker::new(options.clone(), spare, Shared { held: held.clone(), fault, bad, lineage });
             let thread = std::thread::Builder::new().name(format!("encode-{number}"));
             shards.threads.push(thread.spawn(move || worker.run(&queue))?);
             shards.commands.push(commands);
@@ -228,6 +248,7 @@ impl Stage for Shards {
     type Error = StageError;
 
     fn open(&mut self, layout: &Layout) -> Result<(), StageError> {
+        self.lineage.forget();
         self.ask(|answer| Command::Open(layout.clone(), answer)).into_iter().collect()
     }
 
@@ -256,7 +277,8 @@ impl Stage for Shards {
             return Err(error);
         }
         self.messages = 0;
-        let batch = joined(std::mem::take(&mut self.delivered));
+        let metadata = self.lineage.widest().and_then(|layout| layout.metadata_action());
+        let batch = Batch { metadata, ..joined(std::mem::take(&mut self.delivered)) };
         meters::sealed(&batch);
         Ok(batch)
     }
@@ -267,7 +289,12 @@ impl Stage for Shards {
         self.messages = 0;
         // A worker that is gone holds nothing; `open` will tell.
         drop(self.ask(Command::Discard));
+        self.lineage.forget();
         drop(self.fault());
+    }
+
+    fn reshapes(batch: &Batch) -> bool {
+        batch.metadata.is_some()
     }
 
     fn open_letters(&mut self, layout: &Layout) -> Result<(), StageError> {

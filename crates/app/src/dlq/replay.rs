@@ -23,7 +23,7 @@ use crate::cli::dlq::{FilterArgs, ReplayArgs};
 use crate::failure::Failure;
 use crate::report::counted;
 use crate::session::Session;
-use crate::stage::{Shards, StageOptions};
+use crate::stage::{Evolve, Shards, StageOptions};
 use crate::world::Os;
 
 /// How targets know the letters: the id beside it is the table's.
@@ -155,6 +155,7 @@ fn into_table(
         transforms,
         view: None,
         letters: None,
+        evolve: Evolve::No,
         writer: WriterOptions { memory_bytes: most_bytes, ..WriterOptions::default() },
         stop_at_bad: args.on_bad_record == OnBadRecord::Stop,
         workers: 1,

@@ -31,7 +31,7 @@ use crate::meters;
 use crate::pipeline::{self, Loaded};
 use crate::report::counted;
 use crate::session::Session;
-use crate::stage::{Over, Shards, StageError, StageOptions};
+use crate::stage::{Evolve, Over, Shards, StageError, StageOptions};
 use crate::watch::{Progress, Reporter};
 use crate::world::Os;
 
@@ -255,6 +255,7 @@ impl Run<'_> {
             transforms: Transforms::default(),
             view: Some(Over { view: chain.view.clone(), source: chain.source }),
             letters: None,
+            evolve: Evolve::No,
             writer,
             stop_at_bad: source.on_bad_record == OnFault::Stop,
             workers: self.workers,

@@ -19,18 +19,19 @@ pub struct Sifted {
     pub extra_rows: i64,
 }
 
-/// Sets the messages of unfit rows aside, with the rows that they have beside; `batch` are the fit ones.
-pub fn whole_messages(decoded: &Decoded, batch: RecordBatch, unfit: Vec<Unfit>) -> Sifted {
+/// Sets the messages of unfit rows aside, with the rows that they have beside; `batch` are the fit ones. Unfit rows
+/// ascend.
+pub(super) fn whole_messages(decoded: &Decoded, batch: RecordBatch, unfit: Vec<(BadKind, Unfit)>) -> Sifted {
     let mut sifted = Sifted { batch, bad: decoded.bad.clone(), extra_rows: decoded.extra_rows() };
     if unfit.is_empty() {
         return sifted;
     }
     let rows = sifted.batch.num_rows() + unfit.len();
-    let unfit_rows: Vec<usize> = unfit.iter().map(|unfit| unfit.row).collect();
+    let unfit_rows: Vec<usize> = unfit.iter().map(|(_, unfit)| unfit.row).collect();
     // By entry: the first reason, and how many rows there are.
-    let mut dropped: BTreeMap<usize, (String, i64)> = BTreeMap::new();
-    for unfit in unfit {
-        dropped.entry(decoded.entry_of(unfit.row)).or_insert((unfit.reason, 0));
+    let mut dropped: BTreeMap<usize, (BadKind, String, i64)> = BTreeMap::new();
+    for (kind, unfit) in unfit {
+        dropped.entry(decoded.entry_of(unfit.row)).or_insert((kind, unfit.reason, 0));
     }
     let mut keep = Vec::with_capacity(sifted.batch.num_rows());
     for row in 0..rows {
@@ -38,14 +39,14 @@ pub fn whole_messages(decoded: &Decoded, batch: RecordBatch, unfit: Vec<Unfit>) 
         if unfit_rows.binary_search(&row).is_err() {
             keep.push(entry.is_none());
         }
-        entry.into_iter().for_each(|(_, rows)| *rows += 1);
+        entry.into_iter().for_each(|(.., rows)| *rows += 1);
     }
     if keep.contains(&false) {
         sifted.batch = filter_record_batch(&sifted.batch, &BooleanArray::from(keep)).expect("a mark for each row");
     }
-    for (entry, (detail, rows)) in dropped {
+    for (entry, (kind, detail, rows)) in dropped {
         sifted.extra_rows -= rows - 1;
-        sifted.bad.push(Bad { entry, kind: BadKind::DoesNotFit, detail });
+        sifted.bad.push(Bad { entry, kind, detail });
     }
     sifted
 }

@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use arrow_schema::{FieldRef, SchemaRef};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use lakeward_circuit::delta::Part as Rows;
-use lakeward_decode::{Bad, Decoded, Decoder};
-use lakeward_delta::encode::Writer;
+use lakeward_decode::{Bad, Decoded};
+use lakeward_delta::encode::{Writer, WriterOptions};
 use lakeward_delta::{DataFile, FileSpan, Layout, Tally};
 use lakeward_protocol::position::PartitionId;
 use lakeward_protocol::records::Records;
 
+use super::bench::Bench;
+use super::evolve::{Evolution, Lineage};
 use super::letters::{LetterBench, LetterPart};
-use super::sifted::{covered, whole_messages};
+use super::sifted::covered;
 use super::{Held, Over, StageError, StageOptions};
 use crate::badlog::BadLog;
 use crate::{footprint, meters};
@@ -47,17 +48,25 @@ pub(super) struct Spare {
     pub(super) take: Receiver<Records>,
 }
 
-/// What a layout needs.
-struct Bench {
-    layout: Layout,
-    decoder: Decoder,
-    writer: Writer,
+/// What all workers of a stage have in common.
+pub(super) struct Shared {
+    pub(super) held: Held,
+    pub(super) fault: Arc<Mutex<Option<StageError>>>,
+    pub(super) bad: Arc<BadLog>,
+    pub(super) lineage: Lineage,
 }
 
 pub(super) struct Worker {
     options: StageOptions,
     bench: Option<Bench>,
     letters: Option<LetterBench>,
+    /// What the stage was opened for; the bench's may have grown out of it.
+    opened: Option<Layout>,
+    evolution: Evolution,
+    /// Rows made for narrower layouts than the bench's, in the order in which they came.
+    earlier: Vec<Writer>,
+    /// Files of these that are in the store already.
+    delivered: Vec<DataFile>,
     tally: BTreeMap<PartitionId, Tally>,
     /// What we added to `held` for the writer.
     counted_bytes: usize,
@@ -74,17 +83,16 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(
-        options: StageOptions,
-        held: Held,
-        spare: Spare,
-        fault: Arc<Mutex<Option<StageError>>>,
-        bad: Arc<BadLog>,
-    ) -> Self {
+    pub(super) fn new(options: StageOptions, spare: Spare, shared: Shared) -> Self {
+        let Shared { held, fault, bad, lineage } = shared;
         Self {
+            evolution: Evolution::new(options.evolve, lineage),
             options,
             bench: None,
             letters: None,
+            opened: None,
+            earlier: Vec::new(),
+            delivered: Vec::new(),
             tally: BTreeMap::new(),
             counted_bytes: 0,
             held,
@@ -128,19 +136,42 @@ impl Worker {
     }
 
     fn open(&mut self, layout: &Layout) -> Result<(), StageError> {
-        let decoder = decoder(&self.options, layout)?;
-        let writer = Writer::new(layout, self.options.writer.clone())?;
-        for property in decoder.unplaced_transforms() {
+        let bench = Bench::new(&self.options, layout)?;
+        for property in bench.decoder.unplaced_transforms() {
             tracing::warn!("transform '{property}' names no column of {}: it sets nothing", layout.table());
         }
-        self.bench = Some(Bench { layout: layout.clone(), decoder, writer });
+        self.forget_growth();
+        (self.bench, self.opened) = (Some(bench), Some(layout.clone()));
+        self.evolution.reopened();
         self.count();
         Ok(())
     }
 
+    /// Makes rows of messages, for a layout that has a column for all that they have.
+    fn decode(&mut self, records: &Records, next: usize) -> Result<Decoded, StageError> {
+        loop {
+            let bench = self.bench.as_mut().expect("the loop opens the stage before it pushes");
+            let decoded = bench.decoder.try_decode(records, next)?;
+            if !self.evolution.is_on() {
+                return Ok(decoded);
+            }
+            let wider = self.evolution.wider(&bench.layout, &mut bench.decoder, records, &decoded);
+            let Some(wider) = wider.map_err(StageError::Grow)? else { return Ok(decoded) };
+            let narrow = std::mem::replace(bench, Bench::new(&self.options, &wider)?).writer;
+            if !narrow.is_empty() {
+                self.earlier.push(narrow);
+            }
+        }
+    }
+
+    fn forget_growth(&mut self) {
+        self.earlier.clear();
+        self.delivered.clear();
+    }
+
     fn open_letters(&mut self, layout: &Layout) -> Result<(), StageError> {
         let options = self.options.letters.as_ref().expect("P7: a stage with a table of dead letters");
-        let writer = self.options.writer.clone();
+        let writer = WriterOptions { keeps_rules: false, ..self.options.writer.clone() };
         self.letters = Some(LetterBench::new(options, &self.options.topic, layout, writer)?);
         self.count();
         Ok(())
@@ -174,15 +205,14 @@ impl Worker {
 
     /// Takes entries from `next` on: all, unless they are larger inside than outside. The first one left.
     fn process_from(&mut self, records: &Records, next: usize) -> Result<usize, StageError> {
-        let bench = self.bench.as_mut().expect("the loop opens the stage before it pushes");
-        let mut decoded = bench.decoder.try_decode(records, next)?;
+        let mut decoded = self.decode(records, next)?;
+        let bench = self.bench.as_mut().expect("it was decoded at it");
         let batch = std::mem::replace(&mut decoded.batch, RecordBatch::new_empty(Arc::clone(bench.decoder.schema())));
         if let Some(over) = self.options.view.clone() {
             self.process_view(&over, records, &decoded, batch)?;
             return Ok(decoded.next);
         }
-        let (batch, unfit) = bench.writer.sift(batch)?;
-        let sifted = whole_messages(&decoded, batch, unfit);
+        let sifted = bench.sifted(batch, records, &decoded)?;
         let (batch, bad) = (sifted.batch, sifted.bad);
         let tally = Tally {
             records: (decoded.next - next) as u64,
@@ -218,8 +248,7 @@ impl Worker {
             let mut decoded = bench.decoder.try_decode(records, next)?;
             let batch = RecordBatch::new_empty(Arc::clone(bench.decoder.schema()));
             let batch = std::mem::replace(&mut decoded.batch, batch);
-            let (batch, unfit) = bench.writer.sift(batch)?;
-            let sifted = whole_messages(&decoded, batch, unfit);
+            let sifted = bench.sifted(batch, records, &decoded)?;
             letters.add(records, &sifted.bad)?;
             bench.decoder.recycle(sifted.batch);
             next = decoded.next;
@@ -298,12 +327,15 @@ impl Worker {
 
     fn seal(&mut self) -> Result<Part, StageError> {
         self.unknown_fields();
-        let files = match &mut self.bench {
-            Some(bench) if !self.broken => bench.writer.deliver(&self.options.runtime)?,
-            _ => Vec::new(),
-        };
+        if let Some(bench) = self.bench.as_mut().filter(|_| !self.broken) {
+            while let Some(writer) = self.earlier.first_mut() {
+                self.delivered.extend(writer.deliver(&self.options.runtime)?);
+                self.earlier.remove(0);
+            }
+            self.delivered.extend(bench.writer.deliver(&self.options.runtime)?);
+        }
         self.count();
-        Ok(Part { files, tally: std::mem::take(&mut self.tally) })
+        Ok(Part { files: std::mem::take(&mut self.delivered), tally: std::mem::take(&mut self.tally) })
     }
 
     fn seal_letters(&mut self) -> Result<LetterPart, StageError> {
@@ -330,8 +362,15 @@ impl Worker {
     }
 
     fn discard(&mut self) {
-        if let Some(bench) = &mut self.bench {
+        self.forget_growth();
+        if let (Some(bench), Some(opened)) = (&mut self.bench, &self.opened) {
             bench.writer.discard();
+            // The one that was opened was made of the same, so there is no error to tell.
+            if bench.layout.shape() != opened.shape()
+                && let Ok(narrow) = Bench::new(&self.options, opened)
+            {
+                *bench = narrow;
+            }
         }
         if let Some(letters) = &mut self.letters {
             letters.discard();
@@ -344,7 +383,8 @@ impl Worker {
     /// Gives back what is kept for reuse, once: a decoder keeps its columns, a writer its buffers, and the
     /// allocators what both let go.
     fn rest(&mut self) {
-        let holds = self.bench.as_ref().is_some_and(|bench| !bench.writer.is_empty())
+        let holds = !self.earlier.is_empty()
+            || self.bench.as_ref().is_some_and(|bench| !bench.writer.is_empty())
             || self.letters.as_ref().is_some_and(|letters| !letters.is_empty());
         if self.rested || holds {
             return;
@@ -352,10 +392,7 @@ impl Worker {
         self.unknown_fields();
         if let Some(bench) = &mut self.bench {
             bench.writer.trim();
-            // The one it replaces was made of the same, so there is no error to tell.
-            if let Ok(fresh) = decoder(&self.options, &bench.layout) {
-                bench.decoder = fresh;
-            }
+            bench.renew_decoder(&self.options);
         }
         if let Some(letters) = &mut self.letters {
             letters.rest();
@@ -368,40 +405,12 @@ impl Worker {
 
     /// Brings our share of `held` up to date.
     fn count(&mut self) {
-        let now = self.bench.as_ref().map_or(0, |bench| bench.writer.held_bytes())
+        let earlier: usize = self.earlier.iter().map(Writer::held_bytes).sum();
+        let now = earlier
+            + self.bench.as_ref().map_or(0, |bench| bench.writer.held_bytes())
             + self.letters.as_ref().map_or(0, LetterBench::held_bytes);
         self.held.add(now);
         self.held.sub(self.counted_bytes);
         self.counted_bytes = now;
     }
-}
-
-/// What makes rows of messages for a layout.
-///
-/// # Errors
-/// A layout that rows of messages can't be made for.
-pub fn decoder(options: &StageOptions, layout: &Layout) -> Result<Decoder, StageError> {
-    let schema = match &options.view {
-        None => layout.schema(),
-        Some(over) => fitting(over, layout)?,
-    };
-    Decoder::with_format(schema, &options.topic, &options.transforms, &options.format)
-        .map_err(|source| StageError::Plan { table: layout.table().to_owned(), source })
-}
-
-/// What messages are decoded into for a view, as long as the table has the view's columns.
-fn fitting<'a>(over: &'a Over, layout: &Layout) -> Result<&'a SchemaRef, StageError> {
-    let (is, wanted) = (layout.schema().fields(), over.view.schema().fields());
-    let same = |(is, wanted): (&FieldRef, &FieldRef)| {
-        is.name() == wanted.name() && is.data_type().equals_datatype(wanted.data_type())
-    };
-    if is.len() == wanted.len() && is.iter().zip(wanted).all(same) {
-        return Ok(over.view.columns(over.source));
-    }
-    let columns = is.iter().map(|field| format!("{} {}", field.name(), field.data_type()));
-    Err(StageError::Columns {
-        table: layout.table().to_owned(),
-        view: over.view.name().to_owned(),
-        columns: columns.collect::<Vec<_>>().join(", "),
-    })
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lakeward_decode::{Bad, BadKind};
 use lakeward_delta::Table;
-use lakeward_delta::encode::Writer;
 use lakeward_kafka::Source;
 use lakeward_protocol::ports::{Bounds, Exit, Input, InputLog, OutputLog};
 use lakeward_protocol::position::{Frontier, Offset, PartitionId};
@@ -16,7 +15,7 @@ use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::{counted, grouped};
 use crate::session::Session;
-use crate::stage::{self, StageError};
+use crate::stage::{Bench, StageError};
 
 /// Messages looked at, at most.
 const SAMPLES: usize = 1_000;
@@ -51,9 +50,8 @@ pub fn run(
 ) -> Result<(), Failure> {
     let layout = table.layout();
     let options = plan.stage_options(session);
-    let mut decoder = stage::decoder(&options, &layout).map_err(|error| Failure::port(&error))?;
-    let writer = Writer::new(&layout, options.writer.clone()).map_err(|error| Failure::port(&error))?;
-    for property in decoder.unplaced_transforms() {
+    let mut bench = Bench::new(&options, &layout).map_err(|error| Failure::port(&error))?;
+    for property in bench.decoder.unplaced_transforms() {
         println!("WARNING  transform '{property}' names no column of the table: it sets nothing");
     }
     let (positions, which) = positions(begins, holds);
@@ -61,18 +59,17 @@ pub fn run(
     for records in read(plan, &positions, holds)? {
         let mut next = 0;
         while next < records.len() {
-            let decoded = decoder.try_decode(&records, next);
+            let decoded = bench.decoder.try_decode(&records, next);
             let mut decoded = decoded.map_err(|error| Failure::port(&StageError::from(error)))?;
-            let empty = arrow_array::RecordBatch::new_empty(std::sync::Arc::clone(decoder.schema()));
+            let empty = arrow_array::RecordBatch::new_empty(std::sync::Arc::clone(bench.decoder.schema()));
             let batch = std::mem::replace(&mut decoded.batch, empty);
-            let (batch, unfit) = writer.sift(batch).map_err(|error| Failure::port(&error))?;
-            let sifted = stage::whole_messages(&decoded, batch, unfit);
+            let sifted = bench.sifted(batch, &records, &decoded).map_err(|error| Failure::port(&error))?;
             seen.records += decoded.next - next;
             seen.take(&records, sifted.batch.num_rows(), decoded.tombstones, sifted.bad);
             next = decoded.next;
         }
     }
-    for field in decoder.take_unknown_fields() {
+    for field in bench.decoder.take_unknown_fields() {
         *seen.unknown.entry(field.path.unwrap_or_else(|| "others".to_owned())).or_default() += field.count;
     }
     print!("{}", seen.text(which));
