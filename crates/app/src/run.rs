@@ -92,8 +92,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         None => None,
     };
     let writings = writings(&loaded)?;
-    let kept = [state_location(args, &loaded)];
-    let Some(_admissions) = admissions(args, &loaded, &kept, &session)? else { return Ok(()) };
+    let Some(_admissions) = admissions(args, &loaded, &session)? else { return Ok(()) };
     let Some(topics) = topics(&loaded, &inputs, &session)? else { return Ok(()) };
     let Some(sinks) = sinks(&loaded, &writings, &app_id, &topics, &session)? else { return Ok(()) };
     let names: Vec<String> = sinks.iter().map(|sink| sink.name().to_owned()).collect();
@@ -163,16 +162,11 @@ fn state_location(args: &RunArgs, loaded: &Loaded) -> String {
     said.unwrap_or_else(|| args.pipeline.with_extension("state").display().to_string())
 }
 
-/// Leave to write to each table, and to what else is kept. `None` when told to stop meanwhile.
-fn admissions(
-    args: &RunArgs,
-    loaded: &Loaded,
-    kept: &[String],
-    session: &Session,
-) -> Result<Option<Vec<Admission>>, Failure> {
+/// Leave to write to each table, and to the state's place. `None` when told to stop meanwhile.
+fn admissions(args: &RunArgs, loaded: &Loaded, session: &Session) -> Result<Option<Vec<Admission>>, Failure> {
     let tables = pipeline::delta_sinks(loaded).into_iter().map(|(_, location)| location);
     let mut all = Vec::new();
-    for location in tables.chain(kept.iter().cloned()) {
+    for location in tables.chain([state_location(args, loaded)]) {
         let Some(admission) = session.admit(&location, args.unsafe_single_writer)? else { return Ok(None) };
         all.push(admission);
     }
@@ -283,11 +277,16 @@ fn sinks(
     Ok(Some(sinks))
 }
 
+/// Where a sink's table lies.
+fn sink_location(loaded: &Loaded, at: usize) -> &str {
+    let Target::Delta(delta) = &loaded.pipeline.sinks[at].target else { unreachable!("only a table's sink has one") };
+    delta.location.reveal()
+}
+
 /// A sink's table, made where there is none. `None` when told to stop.
 fn sink_table(loaded: &Loaded, at: usize, app_id: &str, session: &Session) -> Result<Option<Table>, Failure> {
     let sink = &loaded.pipeline.sinks[at];
-    let Target::Delta(delta) = &sink.target else { unreachable!("only a table's sink has one") };
-    let location = delta.location.reveal();
+    let location = sink_location(loaded, at);
     let wanted = check::wanted(&loaded.compiled.sinks[at]).map_err(|error| Failure::port(&error))?;
     match session.wait_for(|| create(location, &wanted, session.runtime.handle()))? {
         Some(Created::New) => tracing::info!("made table {location}"),

@@ -96,7 +96,7 @@ pub enum StageError {
     Columns { table: String, view: String, columns: String },
     /// The table has a rule that we can't keep.
     #[error("table {table}: {rule} can't be kept: {reason}; drop it with ALTER TABLE, or write to a table without")]
-    Rule { table: String, rule: String, reason: Refused },
+    Rule { table: String, rule: String, reason: Box<Refused> },
     /// The table can't become what messages ask for.
     #[error(transparent)]
     Grow(DeltaError),
@@ -229,14 +229,14 @@ impl Shards {
             .iter()
             .map(|worker| {
                 let (answer, answers) = bounded(1);
-                worker.send(command(answer)).map(|()| answers)
+                worker.send(command(answer)).ok().map(|()| answers)
             })
             .collect();
         answers
             .into_iter()
             .map(|answer| match answer {
-                Ok(answer) => answer.recv().unwrap_or(Err(StageError::Gone)),
-                Err(_) => Err(StageError::Gone),
+                Some(answer) => answer.recv().unwrap_or(Err(StageError::Gone)),
+                None => Err(StageError::Gone),
             })
             .collect()
     }

@@ -34,7 +34,8 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
     let starts = plan.starts(&session, &source)?.unwrap_or_default();
     let Some(mut table) = open(&plan, &session, &topic)? else {
         print!("{}", begins(&Outlook::of_nothing(&plan, &starts, &holds), &holds));
-        return Ok(println!("nothing was written"));
+        println!("nothing was written");
+        return Ok(());
     };
     let fit = fit(&plan, &table, holds.len());
     print!("{}", fit.iter().map(|line| format!("WARNING  {line}\n")).collect::<String>());

@@ -19,7 +19,7 @@ use lakeward_protocol::ports::{Exit, OutputLog, Stage};
 use lakeward_protocol::position::{Frontier, Shape};
 use lakeward_protocol::records::Records;
 
-use super::{admissions, sink_table, view_options};
+use super::{sink_location, sink_table, view_options};
 use crate::admin::page::Page;
 use crate::admin::{self, Ready};
 use crate::budget::Budget;
@@ -74,7 +74,6 @@ pub fn run(args: &RunArgs, loaded: &Loaded, views: &[Stateless]) -> Result<(), F
         let served = admin::serve(address, metrics_recorder(), readiness[0].clone(), page.clone());
         session.runtime.block_on(served).map_err(|error| Failure::new(Exit::Config, error))?;
     }
-    let Some(_admissions) = admissions(args, loaded, &[], &session)? else { return Ok(()) };
     let settings = &loaded.pipeline.settings;
     let run = Run {
         args,
@@ -147,6 +146,10 @@ impl Run<'_> {
         let (sink, from) = (self.sink(chain), &self.loaded.pipeline.sources[chain.source]);
         let source_name = from.name.text.as_str();
         let _span = tracing::info_span!("chain", sink, source = source_name).entered();
+        // Each chain for itself: a store out of reach holds up no other.
+        let location = sink_location(self.loaded, chain.sink);
+        let admission = self.session.admit(location, self.args.unsafe_single_writer)?;
+        let Some(_admission) = admission else { return Ok(()) };
         let Some(table) = sink_table(self.loaded, chain.sink, &self.app_id, self.session)? else { return Ok(()) };
         let config = self.config(chain, table.id());
         let (topic, group) = (config.topic.clone(), config.group.clone());

@@ -47,7 +47,7 @@ pub(super) struct Unkept {
     /// Which.
     pub rule: String,
     /// Why not.
-    pub reason: Refused,
+    pub reason: Box<Refused>,
 }
 
 /// Rows by the rules.
@@ -83,7 +83,7 @@ impl RowRules {
             if is_made(field) { Arc::new(field.as_ref().clone().with_nullable(true)) } else { Arc::clone(field) }
         });
         let decoded: SchemaRef = Arc::new(Schema::new(loose.collect::<Vec<_>>()));
-        let unkept = |rule: String| move |reason| Unkept { rule, reason };
+        let unkept = |rule: String| move |reason| Unkept { rule, reason: Box::new(reason) };
         let mut ready =
             Self { decoded, table: Arc::clone(table), defaults: Vec::new(), generated: Vec::new(), checks: Vec::new() };
         for made in &rules.defaults {

@@ -53,6 +53,7 @@ fn value(sql: &str) -> Result<String, String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn expressions_mean_what_they_mean_in_spark() {
     #[rustfmt::skip] // columns: expression, its value for the row of values and for the row of NULLs
     let cases = [

@@ -98,7 +98,7 @@ fn names(messages: impl Iterator<Item = MessageDescriptor>) -> String {
     let names: Vec<String> = own.map(|message| message.full_name().to_owned()).collect();
     match names.len() {
         0 => "none".to_owned(),
-        ..=MOST => names.join(", "),
+        1..=MOST => names.join(", "),
         count => format!("{} and {} more", names[..MOST].join(", "), count - MOST),
     }
 }

@@ -49,6 +49,7 @@ fn decimal(unscaled: i64) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_type_into_every_column_that_takes_it() {
     use DataType::{Binary, Boolean, Date32, Decimal128, Float32, Float64, Int8, Int16, Int32, Int64, Utf8};
     let ntz = DataType::Timestamp(TimeUnit::Microsecond, None);

@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -84,6 +84,8 @@ pub(super) struct Guarded {
     root: Path,
     terms: Terms,
     may_be_alone: AtomicBool,
+    /// How many were let in, and still are there.
+    admitted: AtomicUsize,
     standing: OnceCell<Standing>,
 }
 
@@ -91,18 +93,29 @@ impl Guarded {
     /// Before what lies below `root`.
     pub(super) fn new(remote: Remote, root: Path, terms: Terms) -> Self {
         let Remote { quick, patient } = remote;
-        Self { quick, patient, root, terms, may_be_alone: AtomicBool::new(false), standing: OnceCell::new() }
+        Self {
+            quick,
+            patient,
+            root,
+            terms,
+            may_be_alone: AtomicBool::new(false),
+            admitted: AtomicUsize::new(0),
+            standing: OnceCell::new(),
+        }
     }
 
     /// Makes sure that it can be written to, now.
     pub(super) async fn admit(&self, may_be_alone: bool) -> Result<()> {
         self.may_be_alone.fetch_or(may_be_alone, Ordering::SeqCst);
-        self.standing().await.map(drop)
+        self.standing().await.map(drop)?;
+        self.admitted.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 
-    /// Gives a lease back, if there is one.
+    /// Gives a lease back, if there is one and nobody else was admitted who is still there.
     pub(super) async fn release(&self) {
-        if let Some(Standing::Alone(lease)) = self.standing.get() {
+        let is_last = self.admitted.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && let Some(Standing::Alone(lease)) = self.standing.get() {
             lease.release().await;
         }
     }

@@ -502,6 +502,21 @@ impl World {
                 self.budget.expiries -= 1;
                 self.oldest[p as usize] += 1;
             }
+            Move::Set(i) => {
+                self.budget.sets -= 1;
+                self.end(i as usize);
+                self.processes[i as usize] = Some(Rc::new(Process::setting(&self.laws)));
+            }
+            Move::ForeignAppend | Move::Reshape | Move::ReshapeLetters | Move::Rewind(_) | Move::Restore(_) => {
+                self.write_from_outside(step);
+            }
+        }
+        Ok(())
+    }
+
+    /// What other writers do to the tables.
+    fn write_from_outside(&mut self, step: Move) {
+        match step {
             Move::ForeignAppend => {
                 self.budget.foreign -= 1;
                 let frontier = self.table.frontier();
@@ -526,17 +541,12 @@ impl World {
                 frontier[p as usize] = frontier[p as usize].map(|stored| stored - 1);
                 self.table().put(None, frontier);
             }
-            Move::Set(i) => {
-                self.budget.sets -= 1;
-                self.end(i as usize);
-                self.processes[i as usize] = Some(Rc::new(Process::setting(&self.laws)));
-            }
             Move::Restore(to) => {
                 self.budget.restores -= 1;
                 self.table().restore(to as usize);
             }
+            _ => unreachable!("the others are our own"),
         }
-        Ok(())
     }
 
     fn process(&mut self, i: usize) -> &mut Process {
@@ -616,17 +626,7 @@ impl World {
                 self.begin(i, &positions);
                 Event::Started
             }
-            Action::Seal => {
-                let process = self.process(i);
-                let shape = process.opened.expect("records come into an open stage");
-                let batch = (shape, merged(std::mem::take(&mut process.stage)));
-                process.batch = Some(batch.clone());
-                let dead = std::mem::take(&mut process.dead);
-                let past = dead.iter().map(|(p, at)| (id(*p), offset(at + 1))).collect();
-                process.dead_batch = process.dead_opened.map(|shape| (shape, dead));
-                let reshapes = self.laws.grown(&batch).is_some();
-                Event::Sealed { id: self.name(i), dead: past, reshapes }
-            }
+            Action::Seal => self.seal(i),
             Action::Put(permit) => Event::Put(self.put(i, permit, fate)?),
             Action::Find { sink, commit, from } => {
                 let found = self.at(sink).find(commit, from);
@@ -636,19 +636,7 @@ impl World {
                 Event::Found(found)
             }
             Action::Announce { frontier } => {
-                for (partition, to) in frontier {
-                    let stored = self.table.frontier()[partition.0 as usize];
-                    let ahead = stored < Some(to.get()) && !self.table.owes_gap[partition.0 as usize];
-                    ensure(!ahead || !self.laws.exact, || {
-                        format!("P1: lag tools were told {to} of partition {partition}, the table says {stored:?}")
-                    })?;
-                    let owed = self.owed(partition.0 as usize).is_some_and(|owed| owed.1 <= to.get());
-                    ensure(!owed || !self.laws.exact, || {
-                        format!(
-                            "P7: lag tools were told {to} of partition {partition} before its dead letters are there"
-                        )
-                    })?;
-                }
+                self.check_announced(&frontier)?;
                 Event::Announced
             }
             Action::Tend { sink } => Event::Tended { sink },
@@ -671,6 +659,33 @@ impl World {
         };
         self.process(i).core.on(event);
         self.check_stop(i)
+    }
+
+    fn seal(&mut self, i: usize) -> Event {
+        let process = self.process(i);
+        let shape = process.opened.expect("records come into an open stage");
+        let batch = (shape, merged(std::mem::take(&mut process.stage)));
+        process.batch = Some(batch.clone());
+        let dead = std::mem::take(&mut process.dead);
+        let past = dead.iter().map(|(p, at)| (id(*p), offset(at + 1))).collect();
+        process.dead_batch = process.dead_opened.map(|shape| (shape, dead));
+        let reshapes = self.laws.grown(&batch).is_some();
+        Event::Sealed { id: self.name(i), dead: past, reshapes }
+    }
+
+    fn check_announced(&self, frontier: &Frontier) -> Checked {
+        for (partition, to) in frontier {
+            let stored = self.table.frontier()[partition.0 as usize];
+            let ahead = stored < Some(to.get()) && !self.table.owes_gap[partition.0 as usize];
+            ensure(!ahead || !self.laws.exact, || {
+                format!("P1: lag tools were told {to} of partition {partition}, the table says {stored:?}")
+            })?;
+            let owed = self.owed(partition.0 as usize).is_some_and(|owed| owed.1 <= to.get());
+            ensure(!owed || !self.laws.exact, || {
+                format!("P7: lag tools were told {to} of partition {partition} before its dead letters are there")
+            })?;
+        }
+        Ok(())
     }
 
     fn at(&self, sink: SinkId) -> &Table {

@@ -119,7 +119,7 @@ impl Seen {
 /// Where to look: at what would come first, or, where nothing is left to come, at the newest there is.
 fn positions(begins: &Frontier, holds: &BTreeMap<PartitionId, Bounds>) -> (Frontier, &'static str) {
     let ahead = |(id, at): (&PartitionId, &Offset)| holds.get(id).is_some_and(|bounds| *at < bounds.end);
-    if begins.iter().any(|place| ahead(place)) {
+    if begins.iter().any(ahead) {
         let first = begins.iter().filter(|place| ahead(*place)).map(|(id, at)| (*id, *at));
         return (first.collect(), "that would come first");
     }

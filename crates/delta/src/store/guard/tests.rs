@@ -154,11 +154,15 @@ fn alone_a_name_is_put_once_and_a_second_process_is_refused() {
         let wild = Wild::new(Manner::Careless);
         let first = guarded(&wild);
         first.admit(true).await.unwrap();
+        first.admit(true).await.unwrap();
         commit(&first, "one").await.unwrap();
         let taken = commit(&first, "two").await.unwrap_err();
         assert!(matches!(taken, Error::AlreadyExists { .. }), "{taken}");
         let error = guarded(&wild).admit(true).await.unwrap_err();
         assert!(matches!(unguarded(&error), Some(Unguarded::Held { holder }) if holder.contains("process")), "{error}");
+        // One of two that were admitted goes.
+        first.release().await;
+        assert!(guarded(&wild).admit(true).await.is_err(), "the other still writes there");
         // Given back, it is free at once.
         first.release().await;
         let after = commit(&first, "three").await.unwrap_err();
