@@ -75,11 +75,7 @@ impl Read<'_> {
         let (key, value) = self.types.entry(of);
         let mut entries = Vec::with_capacity(values.len());
         for part in values {
-            let entry = self.entry(of, *part, depth)?;
-            if key == Scalar::String {
-                self.string(entry.0)?;
-            }
-            entries.push(entry);
+            entries.push(self.entry(of, *part, depth)?);
         }
         let name = |part: &Part| match key.whole(*part) {
             Some(whole) => (whole, &b""[..]),
@@ -105,8 +101,8 @@ impl Read<'_> {
         let mut wire = Wire::new(self.bytes, part);
         while !wire.is_done() {
             let tag = wire.tag()?;
-            let form = message.field(tag.number).map(|at| message.fields[at].kind.form());
-            if form.is_some_and(|form| form != tag.form) {
+            let kind = message.field(tag.number).map(|at| &message.fields[at].kind);
+            if kind.is_some_and(|kind| kind.form() != tag.form) {
                 return Err(wire.fail(OTHER_WIRE_TYPE));
             }
             let value = wire.value(tag, depth)?;
@@ -114,6 +110,10 @@ impl Read<'_> {
                 1 => key = value,
                 2 => pieces.push(value),
                 _ => {}
+            }
+            // Of scalars the last counts, which does not make those before it right.
+            if let Some(kind @ Kind::Scalar(Scalar::String)) = kind {
+                self.check_value(kind, value, depth)?;
             }
         }
         // Without a value it is the default.

@@ -26,11 +26,13 @@ pub(super) fn values<const N: usize>(
         let mut wire = Wire::new(read.bytes, *piece);
         while !wire.is_done() {
             let tag = wire.tag()?;
-            let expected = message.field(tag.number).map(|field| message.fields[field].kind.form());
-            if expected.is_some_and(|expected| expected != tag.form) {
+            let kind = message.field(tag.number).map(|field| &message.fields[field].kind);
+            if kind.is_some_and(|kind| kind.form() != tag.form) {
                 return Err(wire.fail(OTHER_WIRE_TYPE));
             }
             let value = wire.value(tag, depth)?;
+            // What comes again goes nowhere, which does not make it right.
+            kind.map_or(Ok(()), |kind| read.check_value(kind, value, depth))?;
             if let Some(at) = wanted.iter().position(|number| *number == tag.number) {
                 values[at] = value;
             }

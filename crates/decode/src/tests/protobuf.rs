@@ -615,6 +615,24 @@ fn random_messages_are_what_their_encoder_put_in() {
 }
 
 #[test]
+fn what_comes_again_is_looked_at_too() {
+    let everything = everything();
+    let table = Arc::new(everything.table_schema());
+    let wrapper = |text: u8| [0xea, 0x01, 3, 0x0a, 1, text];
+    let entry = |first: u8| [0xb2, 0x01, 8, 0x0a, 1, first, 0x0a, 1, b'k', 0x10, 7];
+    for (message, rows) in [
+        ([wrapper(b'a'), wrapper(b'b')].concat(), 1),
+        ([wrapper(0xff), wrapper(b'b')].concat(), 0),
+        (entry(b'a').to_vec(), 1),
+        (entry(0xff).to_vec(), 0),
+    ] {
+        let judged = DynamicMessage::decode(everything.0.clone(), message.as_slice());
+        assert_eq!(usize::from(judged.is_ok()), rows, "{message:x?}");
+        assert_eq!(decode_with(&everything, &table, &[], &[message.clone()]).batch.num_rows(), rows, "{message:x?}");
+    }
+}
+
+#[test]
 fn damaged_messages_are_never_taken_where_the_judge_refuses_them() {
     let everything = everything();
     let table = Arc::new(everything.table_schema());
