@@ -6,7 +6,7 @@ use lakeward_testkit::{Broker, Topic};
 
 use crate::ingest::{Ended, Ingest, Running, free_port, lakeward};
 use crate::table::Table;
-use crate::{ids, scratch};
+use crate::{DEADLINE, ids, scratch};
 
 /// A broker of our own: the shared one may be somebody's who has other certificates.
 fn broker() -> &'static Broker {
@@ -206,8 +206,9 @@ fn no_secret_is_in_any_output() {
         .env("RUST_LOG", "trace");
     let mut running = run.clone().with(&["--log-format", "json", "-K", "debug=all"]).start();
     // It ends by itself; until then its command line and metrics are looked at.
-    let mut seen = String::new();
-    while running.is_running() {
+    let (mut seen, start) = (String::new(), std::time::Instant::now());
+    while running.is_running() && start.elapsed() < DEADLINE {
+        std::thread::sleep(std::time::Duration::from_millis(50));
         // Nobody can keep from others what a process is started with, before it has hidden it.
         let Ok((_, page)) = running.get("/") else { continue };
         seen += &page;

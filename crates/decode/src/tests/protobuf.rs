@@ -628,7 +628,11 @@ fn what_comes_again_is_looked_at_too() {
     ] {
         let judged = DynamicMessage::decode(everything.0.clone(), message.as_slice());
         assert_eq!(usize::from(judged.is_ok()), rows, "{message:x?}");
-        assert_eq!(decode_with(&everything, &table, &[], &[message.clone()]).batch.num_rows(), rows, "{message:x?}");
+        assert_eq!(
+            decode_with(&everything, &table, &[], std::slice::from_ref(&message)).batch.num_rows(),
+            rows,
+            "{message:x?}"
+        );
     }
 }
 
