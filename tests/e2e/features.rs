@@ -70,7 +70,7 @@ fn p14_mapped_columns_are_written_by_their_names_in_files() {
             json!("7"),
             "new col and what is in it"
         );
-        // Each of what it reads: duckdb gives NULL for a mapped partition column, whoever wrote the table.
+        // Each of what it reads: of the mapped partition columns here duckdb gives NULL.
         let sql = r#"select id, "day, of" as day, "a b" as ab from t"#;
         let rows = reader::query_with(&table.path, sql, &["deltalake"]);
         let row = |id: i64, day: Value, ab: Value| json!({"id": id, "day": day, "ab": ab});

@@ -26,26 +26,26 @@ fn parsed() -> Schema {
     Schema::parse_str(RECORD).expect("a schema")
 }
 
-fn bare(id: i64) -> Vec<u8> {
+pub fn bare(id: i64) -> Vec<u8> {
     let schema = parsed();
     let writer = GenericDatumWriter::builder(&schema).build().expect("a schema");
     writer.write_value_to_vec(record(id)).expect("a record")
 }
 
-fn container(codec: Codec, ids: impl IntoIterator<Item = i64>) -> Vec<u8> {
+pub fn container(codec: Codec, ids: impl IntoIterator<Item = i64>) -> Vec<u8> {
     let schema = parsed();
     let mut writer = Writer::with_codec(&schema, Vec::new(), codec).expect("a writer");
     writer.extend(ids.into_iter().map(record)).expect("records");
     writer.into_inner().expect("a file")
 }
 
-fn single_object(id: i64) -> Vec<u8> {
+pub fn single_object(id: i64) -> Vec<u8> {
     use apache_avro::headers::{HeaderBuilder as _, RabinFingerprintHeader};
     [RabinFingerprintHeader::from_schema(&parsed()).build_header(), bare(id)].concat()
 }
 
 /// The schema as a file.
-fn schema_file() -> PathBuf {
+pub fn schema_file() -> PathBuf {
     let path = scratch("avsc").join("message.avsc");
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("make a folder");
     std::fs::write(&path, RECORD).expect("write the schema");
@@ -198,6 +198,24 @@ fn p55_bytes_as_they_are_with_all_that_kafka_says() {
     assert!(rows.iter().all(|row| row["timestamp"].is_i64()), "{:?}", rows[1]);
     assert_eq!((&rows[1]["value"], &rows[2]["key"]), (&Value::Null, &Value::Null));
     assert_ne!((&rows[0]["value"], &rows[1]["key"]), (&Value::Null, &Value::Null));
+}
+
+/// A folder as the peer has it: schemas and nothing else, whatever their names; hidden files are others'.
+#[test]
+fn schemas_in_a_folder_have_any_names() {
+    let folder = scratch("avro-schemas");
+    std::fs::create_dir_all(folder.join("..data")).expect("make a folder");
+    std::fs::write(folder.join("message.avro"), RECORD).expect("write the schema");
+    std::fs::write(folder.join(".hidden"), "no schema").expect("write a file");
+    let table = table();
+    let options = ["--soe-avro", &folder.display().to_string()];
+    carried(&table, vec![single_object(1)], &options);
+    assert_eq!(table.ids(), [1]);
+    std::fs::write(folder.join("README"), "no schema").expect("write a file");
+    let topic = topic(1);
+    let ended = Ingest::new(&topic, &table).with(&options).run();
+    assert_eq!(ended.code, Some(78), "{}", ended.log);
+    assert!(ended.log.contains("README") && ended.log.contains("no Avro schema"), "{}", ended.log);
 }
 
 #[test]

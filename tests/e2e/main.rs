@@ -21,6 +21,7 @@ use crate::ingest::{Ended, Ingest};
 use crate::table::Table;
 
 mod cases;
+mod checks;
 mod cli;
 mod commits;
 mod compat;

@@ -10,7 +10,7 @@ use crate::ingest::Ingest;
 use crate::table::Table;
 use crate::topic;
 
-const RECORD: &str = r#"{"type":"record","name":"R","fields":[{"name":"id","type":"long"},{"name":"name","type":"string"},
+pub const RECORD: &str = r#"{"type":"record","name":"R","fields":[{"name":"id","type":"long"},{"name":"name","type":"string"},
     {"name":"date","type":"string"}]}"#;
 
 /// A number of 7 bits a byte; Avro and Protobuf write numbers so.
@@ -25,26 +25,26 @@ fn varint(mut value: u64) -> Vec<u8> {
 }
 
 /// A value of [`RECORD`].
-fn record(id: u64, name: &str, date: &str) -> Vec<u8> {
+pub fn record(id: u64, name: &str, date: &str) -> Vec<u8> {
     let text = |text: &str| [varint(text.len() as u64 * 2), text.as_bytes().to_vec()].concat();
     [varint(id * 2), text(name), text(date)].concat()
 }
 
 /// Protobuf's field of a number.
-fn number(field: u64, value: u64) -> Vec<u8> {
+pub fn number(field: u64, value: u64) -> Vec<u8> {
     [varint(field << 3), varint(value)].concat()
 }
 
 /// Protobuf's field of bytes.
-fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
+pub fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
     [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
 }
 
-fn to_0(values: impl IntoIterator<Item = Vec<u8>>) -> Vec<Message> {
+pub fn to_0(values: impl IntoIterator<Item = Vec<u8>>) -> Vec<Message> {
     values.into_iter().map(|value| Message::new(value).to(0)).collect()
 }
 
-fn columns() -> Table {
+pub fn columns() -> Table {
     Table::new(&[("id", "integer"), ("name", "string"), ("date", "string")], &["date"])
 }
 
@@ -192,7 +192,7 @@ fn k64_a_registry_that_is_down_makes_messages_wait_and_none_a_bad_record() {
 }
 
 /// A registry that answers every request so; for as long as the test runs.
-fn answering(status: &'static str) -> String {
+pub fn answering(status: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
@@ -234,7 +234,7 @@ fn settings_that_make_no_sense_are_refused_before_anything_is_done() {
     let ingest = |options: &[&str]| Ingest::at("no-such-topic", &table.path.display().to_string()).with(options);
     #[rustfmt::skip] // options, exit code, what is said
     let cases: [(&[&str], i32, &str); 5] = [
-        (&["--json", "no-address"], 2, "no address of a schema registry"),
+        (&["--json", "registry:8081"], 2, "no address of a schema registry"),
         (&["--protobuf", "no-such-file", "--message", "M"], 78, "no-such-file"),
         (&["--protobuf", "no-such-file"], 2, "--message"),
         (&["--protobuf", "http://127.0.0.1:1", "--message", "M"], 2, "messages say their type"),

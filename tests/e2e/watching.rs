@@ -1,6 +1,6 @@
 //! Watching a job: statsd, Prometheus and its page, JSON logs, and what lag tools see.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
@@ -105,19 +105,51 @@ fn statsd_takes_the_peers_variables_and_may_be_nowhere() {
     assert!(ended.code == Some(2) && ended.log.contains("KDI_METRICS_INPUT_QUEUE_SIZE"), "{}", ended.log);
 }
 
-/// Everything `/metrics` shows is explained, and so is everything that statsd is sent.
+/// Everything `/metrics` shows is explained, there and on the page, and so is everything that statsd is sent; and nothing
+/// is explained that is not there.
 #[test]
 fn every_metric_is_documented_and_every_documented_one_is_there() {
     let read = |name: &str| std::fs::read_to_string(repository().join(name)).expect("a file");
-    let (meters, statsd) = (read("crates/app/src/meters.rs"), read("docs/metrics.md"));
-    let quoted = |text: &str, starts: &str| -> std::collections::BTreeSet<String> {
+    let (meters, page) = (read("crates/app/src/meters.rs"), read("docs/metrics.md"));
+    let quoted = |text: &str, starts: &str| -> BTreeSet<String> {
         let words = text.split(['"', '`']).filter(|word| word.starts_with(starts));
         let plain = |word: &&str| word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'));
         words.filter(plain).map(str::to_owned).collect()
     };
-    assert_eq!(quoted(&meters, "lakeward_"), quoted(&statsd, "lakeward_"), "code, documentation");
+    let (described, emitted) = meters.split_once("\n}\n").expect("`describe` comes first");
+    assert!(described.contains("describe_counter!") && !emitted.contains("describe_"), "in one function");
+    assert_eq!(quoted(emitted, "lakeward_"), quoted(&page, "lakeward_"), "emitted, documentation");
+    assert_eq!(quoted(emitted, "lakeward_"), quoted(described, "lakeward_"), "emitted, described at /metrics");
     for group in ["messages.", "recordbatch.", "delta.", "buffer.", "buffered."] {
-        assert_eq!(quoted(&meters, group), quoted(&statsd, group), "code, documentation");
+        assert_eq!(quoted(&meters, group), quoted(&page, group), "code, documentation");
+    }
+    let row = page.lines().find(|line| line.contains("lakeward_retries_total")).expect("its row");
+    let told: BTreeSet<&str> = row.split('`').skip(1).step_by(2).skip(2).collect();
+    let ports = read("crates/protocol/src/drive/watch.rs");
+    let ports = ports.split("for Port {").nth(1).and_then(|text| text.split("\n}\n").next()).expect("their names");
+    assert_eq!(ports.split('"').skip(1).step_by(2).collect::<BTreeSet<_>>(), told, "ports, documentation");
+}
+
+/// What is told of is named in one file, which the test above reads.
+#[test]
+fn nothing_is_measured_beside_the_meters() {
+    fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+        for path in std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()) {
+            match path.is_dir() {
+                true => sources(&path, found),
+                false => found.extend(path.extension().is_some_and(|ending| ending == "rs").then_some(path)),
+            }
+        }
+    }
+    let mut files = Vec::new();
+    sources(&repository().join("crates"), &mut files);
+    assert!(files.len() > 200, "{}", files.len());
+    files.retain(|path| !path.ends_with("app/src/meters.rs"));
+    for path in files {
+        let text = std::fs::read_to_string(&path).expect("a file");
+        for call in ["counter!(", "gauge!(", "histogram!(", "statsd::count(", "statsd::gauge(", "statsd::timing("] {
+            assert!(!text.contains(call), "{}: {call}", path.display());
+        }
     }
 }
 

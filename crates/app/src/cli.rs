@@ -120,8 +120,7 @@ pub struct IngestArgs {
     pub max_messages_per_batch: u32,
 
     /// Commit once this many bytes of messages are held.
-    #[arg(short = 'b', long, env = "MIN_BYTES_PER_FILE", default_value_t = 134_217_728, value_name = "BYTES",
-          value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'b', long, env = "MIN_BYTES_PER_FILE", default_value_t = 134_217_728, value_name = "BYTES")]
     pub min_bytes_per_file: u64,
 
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub fn ensure(plan: &Plan, session: &Session) -> Result<Option<()>, Failure> {
     match Table::open(&plan.args.table, plan.table_options(session, None)) {
         Ok(_) => return Ok(Some(())),
         Err(lakeward_delta::DeltaError::Missing { .. }) => {}
-        Err(error) if error.verdict() == Verdict::Retry => tracing::warn!("{error}"),
+        Err(error) if error.verdict() == Verdict::Retry => tracing::warn!("{error}; trying again"),
         Err(error) => return Err(Failure::port(&error)),
     }
     let schema = match &plan.schema {
@@ -92,7 +92,7 @@ fn asked(plan: &Plan, table: &Table) -> Option<NewTable> {
 ///
 /// Waits for a first message, or else says `None` where there is none.
 fn inferred(plan: &Plan, session: &Session, waits: bool) -> Result<Option<TableSchema>, Failure> {
-    let Some(registered) = registered(plan, session)? else { return Ok(None) };
+    let Some(registered) = registered(plan, session, waits)? else { return Ok(None) };
     let schema = match registered {
         Some(schema) => schema,
         None => match of_messages(plan, session, waits)? {
@@ -107,11 +107,41 @@ fn inferred(plan: &Plan, session: &Session, waits: bool) -> Result<Option<TableS
     TableSchema::from_arrow(&schema).map(Some).map_err(|error| Failure::port(&error))
 }
 
+/// What messages have by a schema that is known before any of them, and where that is: in the registry, a file, or the
+/// format itself. `None`: only messages say it.
+///
+/// # Errors
+/// A registry that does not answer now, or a schema that no table can have.
+pub fn known(plan: &Plan, session: &Session) -> Result<Option<(String, Schema)>, Failure> {
+    if let Some(Some(schema)) = registered(plan, session, false)? {
+        return Ok(Some((format!("newest of subject {}", subject(plan)), schema)));
+    }
+    if plan.registry.is_some() || !plan.format.is_known() {
+        return Ok(None);
+    }
+    let schema = asked_for(session, false, || plan.format.infer([]).map_err(Uninferred))?;
+    Ok(schema.map(|schema| (plan.args.format.place_of_schema(), schema)))
+}
+
+/// Under which name the registry has the schemas of the topic's values.
+fn subject(plan: &Plan) -> String {
+    format!("{}-value", plan.args.topic)
+}
+
+/// Asks until there is an answer, or once.
+fn asked_for<T, E: Fault>(
+    session: &Session,
+    waits: bool,
+    ask: impl Fn() -> Result<T, E>,
+) -> Result<Option<T>, Failure> {
+    if waits { session.wait_for(ask) } else { ask().map(Some).map_err(|error| Failure::port(&error)) }
+}
+
 /// The schema of the newest one that the registry has for the topic's values; `Some(None)` where it has none.
-fn registered(plan: &Plan, session: &Session) -> Result<Option<Option<Schema>>, Failure> {
+fn registered(plan: &Plan, session: &Session, waits: bool) -> Result<Option<Option<Schema>>, Failure> {
     let Some(registry) = &plan.registry else { return Ok(Some(None)) };
-    let subject = format!("{}-value", plan.args.topic);
-    let Some(found) = session.wait_for(|| registry.latest(&subject))? else { return Ok(None) };
+    let subject = subject(plan);
+    let Some(found) = asked_for(session, waits, || registry.latest(&subject))? else { return Ok(None) };
     let Some(written) = found else {
         tracing::info!("the schema registry has no subject {subject}");
         return Ok(Some(None));
@@ -157,7 +187,7 @@ fn of_messages(plan: &Plan, session: &Session, waits: bool) -> Result<Option<Sch
         };
         samples
     };
-    session.wait_for(|| plan.format.infer(samples.iter().map(Vec::as_slice)).map_err(Uninferred))
+    asked_for(session, waits, || plan.format.infer(samples.iter().map(Vec::as_slice)).map_err(Uninferred))
 }
 
 /// Why there are no columns.

@@ -31,23 +31,33 @@ pub fn open(
     let Some(letters) = session.wait_for(|| Table::open(location, options()).map_err(Absent::of))? else {
         return Ok(None);
     };
-    if letters.id() == table.id() {
-        let same = format!("--dlq_table_location {location} is the table itself; name another one for dead letters");
-        return Err(Failure::new(Exit::Config, same));
-    }
-    check(letters.name(), letters.layout().schema())?;
+    fit(&letters, Some(&table), location)?;
     tracing::info!("dead letters into table {}", letters.name());
     let (rows, dead) = (table.companion(), letters.companion());
     Ok(Some((table.with_dead_letters(dead), Some(letters.as_dead_letters_of(rows)))))
 }
 
+/// Whether a table can be that of another one's dead letters.
+///
+/// # Errors
+/// It is the table itself, or has columns that dead letters can't have.
+pub fn fit(letters: &Table, table: Option<&Table>, location: &str) -> Result<(), Failure> {
+    if table.is_some_and(|table| letters.id() == table.id()) {
+        let same = format!("--dlq_table_location {location} is the table itself; name another one for dead letters");
+        return Err(Failure::new(Exit::Config, same));
+    }
+    check(letters.name(), letters.layout().schema())
+}
+
 /// A table of dead letters that is not there is told by its own option.
 #[derive(Debug, thiserror::Error)]
 #[error("--dlq_table_location: {0}")]
-struct Absent(#[source] DeltaError);
+pub struct Absent(#[source] DeltaError);
 
 impl Absent {
-    fn of(error: DeltaError) -> Self {
+    /// The error of opening it.
+    #[must_use]
+    pub fn of(error: DeltaError) -> Self {
         Self(error)
     }
 }
@@ -65,13 +75,21 @@ fn ensure(plan: &Plan, location: &str, session: &Session) -> Result<Option<()>, 
         // Whatever else is wrong is told when it is opened.
         _ => return Ok(Some(())),
     }
-    let schema = TableSchema::from_arrow(&with_transforms(plan)).map_err(|error| Failure::port(&error))?;
+    let schema = schema(plan)?;
     let table = NewTable { schema, partition_columns: Vec::new(), properties: BTreeMap::new() };
     let created = session.wait_for(|| create(location, &table, session.runtime.handle()))?;
     if let Some(Created::New) = created {
         tracing::info!("made dead-letter table {location} with schema {}", table.schema.to_json());
     }
     Ok(created.map(|_| ()))
+}
+
+/// The schema of the table that `--create` makes.
+///
+/// # Errors
+/// Transforms whose columns no table can have.
+pub fn schema(plan: &Plan) -> Result<TableSchema, Failure> {
+    TableSchema::from_arrow(&with_transforms(plan)).map_err(|error| Failure::port(&error))
 }
 
 /// All columns that letters fill, and one of text for each transform that has none.

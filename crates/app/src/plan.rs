@@ -177,7 +177,7 @@ impl Plan {
         Limits {
             latency_ms: self.args.allowed_latency * 1000,
             batch_messages: self.args.max_messages_per_batch as usize,
-            file_bytes: usize::try_from(self.args.min_bytes_per_file).unwrap_or(usize::MAX),
+            file_bytes: usize::try_from(self.args.min_bytes_per_file).unwrap_or(usize::MAX).max(1),
             ..Limits::default()
         }
     }

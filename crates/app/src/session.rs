@@ -54,7 +54,9 @@ impl Session {
         loop {
             match ask() {
                 Ok(answer) => return Ok(Some(answer)),
-                Err(error) if error.verdict() == Verdict::Retry => tracing::warn!("{error}"),
+                Err(error) if error.verdict() == Verdict::Retry => {
+                    tracing::warn!("{error}; nothing is lost, trying again in {:.1} s", wait.as_secs_f64());
+                }
                 Err(error) => return Err(Failure::port(&error)),
             }
             world.pause(wait);

@@ -20,8 +20,8 @@ use crate::badlog::BadLog;
 use crate::meters;
 pub use bench::Bench;
 use evolve::Lineage;
-pub use letters::LetterOptions;
 use letters::LetterPart;
+pub use letters::{LetterBench, LetterOptions};
 use worker::{Command, Part, Shared, Spare, Worker};
 
 mod bench;
@@ -101,7 +101,7 @@ pub enum StageError {
     #[error(transparent)]
     Grow(DeltaError),
     /// A schema that messages name.
-    #[error("{0}; messages wait for it, none is left out")]
+    #[error(transparent)]
     Schema(#[from] Unavailable),
     /// Files.
     #[error(transparent)]

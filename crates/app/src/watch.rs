@@ -232,7 +232,11 @@ impl Watch for Reporter {
     fn retrying(&mut self, port: Port, doing: &str, error: &dyn Error, attempt: u32, wait: Duration) {
         meters::retrying(&port.to_string());
         if self.retries.is_due(attempt) {
-            tracing::warn!(attempt, "can't {doing}: {error}; next try in {:.1} s", wait.as_secs_f64());
+            tracing::warn!(
+                attempt,
+                "can't {doing}: {error}; nothing is lost, trying again in {:.1} s",
+                wait.as_secs_f64()
+            );
         }
     }
 

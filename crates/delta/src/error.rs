@@ -94,7 +94,7 @@ pub enum DeltaError {
         source: Unguarded,
     },
     /// The store does not answer, or not with sense.
-    #[error("{doing}: {source}; nothing is lost, trying again")]
+    #[error("{doing}: {source}")]
     Outage {
         /// Verb and object.
         doing: String,

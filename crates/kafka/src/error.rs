@@ -27,7 +27,7 @@ pub enum KafkaError {
         remedy: &'static str,
     },
     /// No broker answers.
-    #[error("no broker of {brokers} answers: {detail}; trying again, nothing is lost")]
+    #[error("no broker of {brokers} answers: {detail}")]
     Unreachable {
         /// Who does not.
         brokers: String,
@@ -35,7 +35,7 @@ pub enum KafkaError {
         detail: String,
     },
     /// There is no such topic, as yet.
-    #[error("topic {topic} does not exist at {brokers}; waiting until somebody creates it")]
+    #[error("topic {topic} does not exist at {brokers}; create it, or mend its name")]
     NoTopic {
         /// Its name.
         topic: String,
@@ -43,7 +43,7 @@ pub enum KafkaError {
         brokers: String,
     },
     /// A question or an order was not answered.
-    #[error("{what} of topic {topic}: {detail}; trying again, nothing is lost")]
+    #[error("{what} of topic {topic}: {detail}")]
     Unanswered {
         /// Verb and object.
         what: String,

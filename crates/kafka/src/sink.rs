@@ -278,7 +278,7 @@ impl OutputLog for Sink {
         match self.transact(&Messages::default(), self.known.clone()) {
             Ok(Some(())) => debug!("the frontier of topic {} was written anew", self.config.topic),
             Ok(None) => {} // whoever fenced us writes it now
-            Err(error) => warn!("{error}"),
+            Err(error) => warn!("{error}; trying again later"),
         }
     }
 }

@@ -84,7 +84,7 @@ impl Trouble {
                 // One broker of several, or something that librdkafka tries again by itself.
                 reason.clone_into(&mut self.last);
                 if self.is_due("other") {
-                    warn!("Kafka client at {brokers}: {reason} ({code}); trying again");
+                    warn!("Kafka client at {brokers}: {reason} ({code})");
                 }
                 Kind::Nothing
             }

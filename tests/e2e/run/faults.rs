@@ -40,7 +40,7 @@ fn a_topic_that_is_not_there_is_waited_for() {
         topic.name()
     ));
     let running = pipeline.start(&[]);
-    running.wait_log("waiting until somebody creates it");
+    running.wait_log("does not exist at");
     topic.create(2, &[]);
     topic.produce([Message::new(r#"{"id":1}"#).to(0), Message::new(r#"{"id":2}"#).to(1)]);
     pipeline.table("t").wait_rows(2);

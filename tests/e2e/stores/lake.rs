@@ -129,7 +129,11 @@ impl Lake {
         ids
     }
 
-    fn query(&self, table: &str, sql: &str) -> Result<Vec<Value>, String> {
+    /// The rows of a question about `t`, as a reader that is not ours sees them.
+    ///
+    /// # Errors
+    /// What the reader says.
+    pub fn query(&self, table: &str, sql: &str) -> Result<Vec<Value>, String> {
         let environment: serde_json::Map<String, Value> =
             self.environment.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         reader::query_at(&self.table(table), &Value::Object(environment), sql)

@@ -44,6 +44,29 @@ fn what_is_wrong_with_a_store_is_said_at_once() {
     }
 }
 
+/// Commands that end say that nobody answers, and not that they go on: nobody does.
+#[test]
+fn a_store_out_of_reach_ends_commands_that_only_look() {
+    let mut lake = Lake::new(Store::S3);
+    lake.environment = s3_variables("http://127.0.0.1:1");
+    let (topic, table) = (topic(1), lake.table("t"));
+    let brokers = lakeward_testkit::Broker::shared().bootstrap();
+    let check = ["check", "ingest", topic.name(), &table, "-k", brokers];
+    let commands: [&[&str]; 5] = [
+        &["verify", &table],
+        &["status", &table],
+        &["query", &table, "SELECT 1"],
+        &["offsets", "show", &table],
+        &check,
+    ];
+    for command in commands {
+        let ended = lake.run(command);
+        assert_eq!(ended.code, Some(75), "{command:?}: {}", ended.log);
+        assert!(!ended.log.contains("trying again"), "{command:?}: {}", ended.log);
+        assert!(ended.log.contains("127.0.0.1:1"), "{command:?}: {}", ended.log);
+    }
+}
+
 /// All spellings of one table's address.
 #[test]
 fn addresses_are_taken_as_people_write_them() {
@@ -73,9 +96,12 @@ fn p41_a_lock_table_is_not_needed_and_that_is_said_once() {
     let (topic, lake) = (topic(1), Lake::new(Store::S3));
     topic.produce(ids(0..10, 1));
     let ingest = lake.ingest(&topic, "t").env("AWS_S3_LOCKING_PROVIDER", "dynamodb");
-    let ended = ingest.env("DELTA_DYNAMO_TABLE_NAME", "locks").run_to_end();
+    let theirs = ["DELTA_DYNAMO_TABLE_NAME", "DYNAMO_LOCK_TABLE_NAME", "DEAD_LETTER_DYNAMO_LOCK_PARTITION_KEY_VALUE"];
+    let ended = theirs.iter().fold(ingest, |ingest, name| ingest.env(name, "locks")).run_to_end();
     assert_eq!(ended.log.matches("needs no lock table").count(), 1, "{}", ended.log);
-    assert!(ended.log.contains("AWS_S3_LOCKING_PROVIDER, DELTA_DYNAMO_TABLE_NAME"), "{}", ended.log);
+    for name in theirs.iter().chain(&["AWS_S3_LOCKING_PROVIDER"]) {
+        assert!(ended.log.contains(name), "{}", ended.log);
+    }
     lake.assert_once("t", 0..10, "no lock table");
 }
 

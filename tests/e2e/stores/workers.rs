@@ -2,22 +2,41 @@
 
 use std::time::Duration;
 
+use lakeward_testkit::Message;
+use serde_json::json;
+
 use crate::ids;
 use crate::ingest::Ingest;
 use crate::stores::lake::{ALL, Lake, Store};
 use crate::topic;
 
+/// What the peer's suite sets beside the store's own variables, to no purpose here.
+const THEIRS: [(&str, &str); 5] = [
+    ("AWS_STORAGE_ALLOW_HTTP", "true"),
+    ("AWS_S3_LOCKING_PROVIDER", "dynamodb"),
+    ("DELTA_DYNAMO_TABLE_NAME", "locks"),
+    ("DYNAMO_LOCK_OWNER_NAME", "worker"),
+    ("DYNAMO_LOCK_LEASE_DURATION", "2"),
+];
+
+fn emails(ids: std::ops::Range<i64>) -> Vec<Message> {
+    let text = |id: i64| json!({"id": id, "timestamp": "2024-01-01T10:00:00Z"}).to_string();
+    ids.map(|id| Message::new(text(id)).to(i32::try_from(id % 4).expect("a partition"))).collect()
+}
+
 /// 4 partitions, 200 messages, two workers of one group; the second comes at once, or amid the messages.
 fn two_workers(store: Store, pause: Duration) {
     let name = format!("{store:?}, {pause:?}");
     let (topic, lake) = (topic(4), Lake::new(store));
-    let ingest = lake.ingest(&topic, "t").with(&["-b", "370", "-c", "-t", "_kafka_offset: kafka.offset"]);
+    let options = ["-b", "370", "-c", "-t", "date: substr(timestamp,`0`,`10`)", "-t", "_kafka_offset: kafka.offset"];
+    let ingest =
+        THEIRS.iter().fold(lake.ingest(&topic, "t").with(&options), |ingest, (name, value)| ingest.env(name, value));
     let first = ingest.start();
     std::thread::sleep(pause);
-    topic.produce(ids(0..100, 4));
+    topic.produce(emails(0..100));
     let second = ingest.start();
     std::thread::sleep(pause);
-    topic.produce(ids(100..200, 4));
+    topic.produce(emails(100..200));
     lake.wait_rows("t", 200);
     let (seconds, commits) =
         (first.metric("lakeward_commit_seconds_sum"), first.metric("lakeward_commit_seconds_count"));
@@ -25,6 +44,8 @@ fn two_workers(store: Store, pause: Duration) {
     first.stop();
     second.stop();
     lake.assert_once("t", 0..200, &name);
+    let dates = lake.query("t", "select date, count(*) as n from t group by date").expect("the table can be read");
+    assert_eq!(dates, [json!({"date": "2024-01-01", "n": 200})], "{name}");
     let offsets = lake.run(&["status", &lake.table("t"), "--output", "json"]);
     assert_eq!(offsets.code, Some(0), "{}", offsets.log);
     assert_eq!(offsets.log.matches("\"next_offset\":50").count(), 4, "{name}: {}", offsets.log);

@@ -1,5 +1,6 @@
 //! `lakeward check ingest`: what an ingest with these options would do. Writes nothing, joins no group.
 
+mod columns;
 mod outlook;
 mod sample;
 
@@ -8,15 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use lakeward_delta::{DeltaError, Table};
 use lakeward_kafka::{KafkaError, Source, TopicIdentity};
 use lakeward_protocol::core::{Core, Policies};
-use lakeward_protocol::ports::Bounds;
+use lakeward_protocol::ports::{Bounds, OutputLog};
 use lakeward_protocol::position::{Frontier, Offset, PartitionId};
 
 use crate::cli::IngestArgs;
-use crate::creation;
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::{counted, grouped, table};
 use crate::session::Session;
+use crate::{creation, letters};
 use outlook::Outlook;
 
 /// Prints it.
@@ -32,20 +33,23 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
     let holds = holds(&source).map_err(kafka)?;
     print!("{}", topic_line(&plan, &topic, &holds));
     let starts = plan.starts(&session, &source)?.unwrap_or_default();
-    let Some(mut table) = open(&plan, &session, &topic)? else {
+    let table = open(&plan, &session, &topic)?;
+    let dead = dead_letters(&plan, &session, &topic, table.as_ref())?;
+    let Some(mut table) = table else {
         print!("{}", begins(&Outlook::of_nothing(&plan, &starts, &holds), &holds));
         println!("nothing was written");
         return Ok(());
     };
     let fit = fit(&plan, &table, holds.len());
     print!("{}", fit.iter().map(|line| format!("WARNING  {line}\n")).collect::<String>());
+    print!("{}", columns::compared(&plan, &session, table.layout().schema())?);
     // Dead letters follow the rows: where these begin is what is asked here.
     let policies = Policies { dead_letters: false, ..plan.policies(starts, None) };
     let outlook = Outlook::new(Core::new(policies), &mut table, &holds)?;
     print!("{}", begins(&outlook, &holds));
     let sampled = match &outlook.stops {
         Some(_) => Ok(()),
-        None => sample::run(&plan, &session, &table, &outlook.begins, &holds),
+        None => sample::run(&plan, &session, &table, dead.as_ref(), &outlook.begins, &holds),
     };
     println!("nothing was written");
     sampled?;
@@ -96,6 +100,28 @@ fn open(plan: &Plan, session: &Session, topic: &TopicIdentity) -> Result<Option<
             Ok(None)
         }
         Err(error) => Err(Failure::port(&error)),
+    }
+}
+
+/// The table of dead letters, if one is asked for and it is there; what would be made, if not.
+fn dead_letters(
+    plan: &Plan,
+    session: &Session,
+    topic: &TopicIdentity,
+    table: Option<&Table>,
+) -> Result<Option<Table>, Failure> {
+    let Some(location) = plan.args.dead_letters.table() else { return Ok(None) };
+    match Table::open(location, plan.table_options(session, Some(topic.clone()))) {
+        Ok(dead) => {
+            letters::fit(&dead, table, location)?;
+            println!("letters  {}: there", dead.name());
+            Ok(Some(dead))
+        }
+        Err(DeltaError::Missing { .. }) if plan.args.create => {
+            println!("letters  {location}: would be made, with schema {}", letters::schema(plan)?.to_json());
+            Ok(None)
+        }
+        Err(error) => Err(Failure::port(&letters::Absent::of(error))),
     }
 }
 

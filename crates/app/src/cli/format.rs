@@ -30,7 +30,7 @@ pub struct FormatArgs {
           default_missing_value = "")]
     pub avro: Option<String>,
 
-    /// Avro in single-object encoding: the schema file, or a folder of them (.avsc), found by fingerprint.
+    /// Avro in single-object encoding: the schema file, or a folder of such files alone, found by fingerprint.
     #[arg(long, value_name = "PATH", group = "encoding")]
     pub soe_avro: Option<PathBuf>,
 
@@ -97,6 +97,17 @@ impl FormatArgs {
         registry.map(|registry| Some(Arc::new(registry))).map_err(|error| Failure::new(Exit::Config, error))
     }
 
+    /// Which option says what messages have, for people.
+    #[must_use]
+    pub fn place_of_schema(&self) -> String {
+        match (&self.avro, &self.soe_avro, &self.protobuf) {
+            (Some(file), _, _) => format!("--avro {file}"),
+            (_, Some(path), _) => format!("--soe-avro {}", path.display()),
+            (_, _, Some(file)) => format!("--protobuf {file}"),
+            _ => "--raw".to_owned(),
+        }
+    }
+
     /// Reads what the options name; `registry` is [theirs](Self::registry).
     ///
     /// # Errors
@@ -153,9 +164,17 @@ impl FormatArgs {
                 }))
             }
             (None, "") => Ok(Encoding::Json),
-            (None, other) => Err(Failure::usage(format_args!(
-                "--json {other}: this is no address of a schema registry; write http://HOST:PORT, or leave the value out"
+            (None, other) if other.contains(':') => Err(Failure::usage(format_args!(
+                "--json {other}: this is no address of a schema registry; write http://HOST:PORT, or --json \"\" for plain \
+                 JSON"
             ))),
+            // The peer takes any other word for plain JSON, so start commands have some.
+            (None, other) => {
+                tracing::warn!(
+                    "--json {other}: this is no address of a schema registry, and is not looked at: messages are plain JSON"
+                );
+                Ok(Encoding::Json)
+            }
         }
     }
 }
@@ -179,7 +198,7 @@ fn schema(option: &str, path: &Path) -> Result<AvroSchema, Failure> {
     AvroSchema::parse(&text, &[]).map_err(|error| wrong(error.to_string()))
 }
 
-/// The schema of a file, or those of a folder, by name.
+/// The schema of a file, or those of a folder, by name. Hidden files are others' (Kubernetes has some in its volumes).
 fn schemas(path: &Path) -> Result<Vec<AvroSchema>, Failure> {
     let option = "--soe-avro";
     if !path.is_dir() {
@@ -187,12 +206,12 @@ fn schemas(path: &Path) -> Result<Vec<AvroSchema>, Failure> {
     }
     let wrong = |what: String| Failure::new(Exit::Config, format_args!("{option} {}: {what}", path.display()));
     let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let mut files: Vec<PathBuf> =
-        entries.map_err(|error| wrong(error.to_string()))?.iter().map(std::fs::DirEntry::path).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "avsc" || extension == "json"));
+    let entries = entries.map_err(|error| wrong(error.to_string()))?;
+    let shown = entries.iter().filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    let mut files: Vec<PathBuf> = shown.map(std::fs::DirEntry::path).filter(|file| file.is_file()).collect();
     files.sort();
     if files.is_empty() {
-        return Err(wrong("no file ends with .avsc or .json".to_owned()));
+        return Err(wrong("no file is there".to_owned()));
     }
     files.iter().map(|file| schema(option, file)).collect()
 }

@@ -241,6 +241,6 @@ impl Watch for Told {
     }
 
     fn retrying(&mut self, _: Port, doing: &str, error: &dyn Error, attempt: u32, wait: Duration) {
-        tracing::warn!(attempt, "can't {doing}: {error}; next try in {:.1} s", wait.as_secs_f64());
+        tracing::warn!(attempt, "can't {doing}: {error}; nothing is lost, trying again in {:.1} s", wait.as_secs_f64());
     }
 }

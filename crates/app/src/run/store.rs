@@ -32,7 +32,7 @@ pub enum StoreError {
     #[error("the state in {path}: can't {doing}: {source}")]
     Io { path: String, doing: &'static str, source: std::io::Error },
     /// What was put is not there as it was put.
-    #[error("{name} was put, but the store has {found} bytes of it instead of {bytes}; nothing is lost, trying again")]
+    #[error("{name} was put, but the store has {found} bytes of it instead of {bytes}")]
     Torn { name: String, found: u64, bytes: u64 },
     /// A manifest of other sources.
     #[error(

@@ -49,7 +49,7 @@ pub(super) fn joined(parts: Vec<LetterPart>) -> Letters<Batch> {
 }
 
 /// What the layout of the dead letters' table needs.
-pub(super) struct LetterBench {
+pub struct LetterBench {
     layout: Layout,
     topic: String,
     app_id: String,
@@ -60,11 +60,15 @@ pub(super) struct LetterBench {
 }
 
 impl LetterBench {
+    /// For letters of a topic, and a layout of their table.
+    ///
+    /// # Errors
+    /// A layout that letters can't be made for.
     pub fn new(
         options: &LetterOptions,
         topic: &str,
         layout: &Layout,
-        writer: WriterOptions,
+        writer: &WriterOptions,
     ) -> Result<Self, StageError> {
         let decoder = Decoder::new(layout.schema(), topic, &options.transforms)
             .map_err(|source| StageError::Plan { table: layout.table().to_owned(), source })?;
@@ -72,7 +76,7 @@ impl LetterBench {
             tracing::warn!("transform '{property}' names no column of {}: it sets nothing", layout.table());
         }
         Ok(Self {
-            writer: Writer::new(layout, writer)?,
+            writer: Writer::new(layout, WriterOptions { keeps_rules: false, ..writer.clone() })?,
             layout: layout.clone(),
             topic: topic.to_owned(),
             app_id: options.app_id.clone(),
@@ -83,6 +87,9 @@ impl LetterBench {
     }
 
     /// Takes in the bad ones of some records.
+    ///
+    /// # Errors
+    /// A letter that the table can't take: it must not be a dead letter itself.
     pub fn add(&mut self, records: &Records, bad: &[Bad]) -> Result<(), StageError> {
         if bad.is_empty() {
             return Ok(());
@@ -150,27 +157,27 @@ impl LetterBench {
     }
 
     /// Puts the letters into the store; what is there is a part of a batch.
-    pub fn deliver(&mut self, runtime: &Handle) -> Result<LetterPart, StageError> {
+    pub(super) fn deliver(&mut self, runtime: &Handle) -> Result<LetterPart, StageError> {
         let files = self.writer.deliver(runtime)?;
         Ok(LetterPart { files, tally: std::mem::take(&mut self.tally), past: std::mem::take(&mut self.past) })
     }
 
-    pub fn discard(&mut self) {
+    pub(super) fn discard(&mut self) {
         self.writer.discard();
         self.tally.clear();
         self.past.clear();
     }
 
     /// Gives back what is kept for reuse.
-    pub fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         self.writer.trim();
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.writer.is_empty()
     }
 
-    pub fn held_bytes(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.writer.held_bytes()
     }
 }

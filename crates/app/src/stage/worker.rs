@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use lakeward_circuit::delta::Part as Rows;
 use lakeward_decode::{Bad, Decoded};
-use lakeward_delta::encode::{Writer, WriterOptions};
+use lakeward_delta::encode::Writer;
 use lakeward_delta::{DataFile, FileSpan, Layout, Tally};
 use lakeward_protocol::position::PartitionId;
 use lakeward_protocol::records::Records;
@@ -171,8 +171,7 @@ impl Worker {
 
     fn open_letters(&mut self, layout: &Layout) -> Result<(), StageError> {
         let options = self.options.letters.as_ref().expect("P7: a stage with a table of dead letters");
-        let writer = WriterOptions { keeps_rules: false, ..self.options.writer.clone() };
-        self.letters = Some(LetterBench::new(options, &self.options.topic, layout, writer)?);
+        self.letters = Some(LetterBench::new(options, &self.options.topic, layout, &self.options.writer)?);
         self.count();
         Ok(())
     }

@@ -18,8 +18,8 @@ use super::profile;
 /// Variables that configure stores, their names in lower case.
 pub(super) type Variables = BTreeMap<String, String>;
 
-/// Environment variables that configure stores begin so.
-const PREFIXES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+/// Environment variables that configure stores begin so; the last are of lock tables, which are told alone.
+const PREFIXES: [&str; 5] = ["AWS_", "AZURE_", "GOOGLE_", "DYNAMO_LOCK_", "DEAD_LETTER_DYNAMO_LOCK_"];
 
 /// Others that are looked at.
 const OTHERS: [&str; 2] = ["HOME", "DELTA_DYNAMO_TABLE_NAME"];
@@ -233,7 +233,9 @@ fn check_machine(variables: &Variables) -> Result<(), String> {
 fn tell_of_locks(variables: &Variables) {
     const LOCKS: [&str; 3] = ["aws_s3_locking_provider", "delta_dynamo_table_name", "aws_s3_allow_unsafe_rename"];
     static TOLD: Once = Once::new();
-    let is_lock = |key: &str| LOCKS.contains(&key) || key.starts_with("aws_endpoint_url_dynamodb");
+    let is_lock = |key: &str| {
+        LOCKS.contains(&key) || key.contains("dynamo_lock_") || (key.starts_with("aws_") && key.ends_with("_dynamodb"))
+    };
     let set: Vec<_> = variables.keys().filter(|key| is_lock(key)).map(|key| key.to_ascii_uppercase()).collect();
     if !set.is_empty() {
         TOLD.call_once(|| {

@@ -7,6 +7,7 @@ use lakeward_delta::{History, Table};
 use lakeward_protocol::core::Ending;
 use lakeward_protocol::drive::drive;
 use lakeward_protocol::memory::{Clock, Fate, MemoryWorld};
+use lakeward_protocol::ports::{Fault, Verdict};
 use lakeward_sim::{Call, FaultyStore};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
@@ -50,7 +51,7 @@ fn open(store: &Arc<dyn ObjectStore>, app_id: &str) -> Table {
     for _ in 0..100 {
         match Table::open_on(store.clone(), Path::from("t"), options(app_id)) {
             Ok(table) => return table,
-            Err(error) => assert!(error.to_string().contains("trying again"), "{error}"),
+            Err(error) => assert_eq!(error.verdict(), Verdict::Retry, "{error}"),
         }
     }
     panic!("a hundred outages in a row")

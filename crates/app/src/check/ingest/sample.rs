@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::{counted, grouped};
 use crate::session::Session;
-use crate::stage::{Bench, StageError};
+use crate::stage::{Bench, LetterBench, StageError, StageOptions};
 
 /// Messages looked at, at most.
 const SAMPLES: usize = 1_000;
@@ -35,6 +35,8 @@ struct Seen {
     /// By partition and offset.
     shown: Vec<(PartitionId, i64, BadKind, String)>,
     unknown: BTreeMap<String, u64>,
+    /// Where the bad ones would go.
+    letters: Option<String>,
 }
 
 /// Reads and prints.
@@ -45,25 +47,30 @@ pub fn run(
     plan: &Plan,
     session: &Session,
     table: &Table,
+    dead: Option<&Table>,
     begins: &Frontier,
     holds: &BTreeMap<PartitionId, Bounds>,
 ) -> Result<(), Failure> {
-    let layout = table.layout();
     let options = plan.stage_options(session);
-    let mut bench = Bench::new(&options, &layout).map_err(|error| Failure::port(&error))?;
+    let failed = |error: StageError| Failure::port(&error);
+    let mut bench = Bench::new(&options, &table.layout()).map_err(failed)?;
+    let mut letters = letters(&options, dead).map_err(failed)?;
     for property in bench.decoder.unplaced_transforms() {
         println!("WARNING  transform '{property}' names no column of the table: it sets nothing");
     }
     let (positions, which) = positions(begins, holds);
-    let mut seen = Seen::default();
+    let mut seen = Seen { letters: plan.args.dead_letters.table().map(str::to_owned), ..Seen::default() };
     for records in read(plan, &positions, holds)? {
         let mut next = 0;
         while next < records.len() {
             let decoded = bench.decoder.try_decode(&records, next);
-            let mut decoded = decoded.map_err(|error| Failure::port(&StageError::from(error)))?;
+            let mut decoded = decoded.map_err(|error| failed(error.into()))?;
             let empty = arrow_array::RecordBatch::new_empty(std::sync::Arc::clone(bench.decoder.schema()));
             let batch = std::mem::replace(&mut decoded.batch, empty);
-            let sifted = bench.sifted(batch, &records, &decoded).map_err(|error| Failure::port(&error))?;
+            let sifted = bench.sifted(batch, &records, &decoded).map_err(failed)?;
+            if let Some(letters) = &mut letters {
+                letters.add(&records, &sifted.bad).map_err(failed)?;
+            }
             seen.records += decoded.next - next;
             seen.take(&records, sifted.batch.num_rows(), decoded.tombstones, sifted.bad);
             next = decoded.next;
@@ -79,6 +86,12 @@ pub fn run(
         }
         _ => Ok(()),
     }
+}
+
+/// What makes letters, all but putting them anywhere.
+fn letters(options: &StageOptions, dead: Option<&Table>) -> Result<Option<LetterBench>, StageError> {
+    let (Some(dead), Some(how)) = (dead, &options.letters) else { return Ok(None) };
+    LetterBench::new(how, &options.topic, &dead.layout(), &options.writer).map(Some)
 }
 
 impl Seen {
@@ -104,6 +117,9 @@ impl Seen {
         );
         for (partition, offset, kind, detail) in &self.shown {
             out += &format!("         bad: partition {partition}, offset {offset}: {detail} ({kind})\n");
+        }
+        if let Some(place) = self.letters.as_ref().filter(|_| self.bad > 0) {
+            out += &format!("         bad ones would be dead letters in {place}\n");
         }
         if !self.unknown.is_empty() {
             let named = self.unknown.iter().take(SHOWN).map(|(path, count)| format!("{path} ({count})"));
