@@ -91,6 +91,12 @@ impl Ingest {
         self.start().wait()
     }
 
+    /// What it would do, as `lakeward check ingest` says it.
+    pub fn check(&self) -> Ended {
+        let options = self.options.iter().map(String::as_str);
+        run(&["check", "ingest", &self.topic, &self.table].into_iter().chain(options).collect::<Vec<_>>())
+    }
+
     /// Runs it to the end offsets of now (`-e`), which must go well.
     pub fn run_to_end(&self) -> Ended {
         let ended = self.clone().with(&["-e"]).run();

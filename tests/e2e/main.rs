@@ -45,6 +45,7 @@ mod security;
 mod stores;
 mod table;
 mod tidy;
+mod upsert;
 mod values;
 mod watching;
 

@@ -37,6 +37,13 @@ impl Budget {
         Self::of(self.total_bytes / u64::try_from(parts.max(1)).unwrap_or(u64::MAX))
     }
 
+    /// The same with half of all for the keys of a table's rows: that half in bytes, and what is left to share out.
+    #[must_use]
+    pub fn with_keys(self) -> (u64, Self) {
+        let keys = self.total_bytes / 2;
+        (keys, Self::of(self.total_bytes - keys))
+    }
+
     /// What is not shared out is for metadata and the allocator, and for the files of a commit under way: a store that
     /// stalls has them held beside what the stage holds.
     fn of(total: u64) -> Self {

@@ -16,6 +16,7 @@ use pipeline::{CheckArgs, CheckOther};
 
 pub mod dlq;
 pub mod format;
+pub mod mode;
 pub mod offsets;
 pub mod pipeline;
 
@@ -122,6 +123,9 @@ pub struct IngestArgs {
     /// Commit once this many bytes of messages are held.
     #[arg(short = 'b', long, env = "MIN_BYTES_PER_FILE", default_value_t = 134_217_728, value_name = "BYTES")]
     pub min_bytes_per_file: u64,
+
+    #[command(flatten)]
+    pub mode: mode::ModeArgs,
 
     #[command(flatten)]
     pub format: format::FormatArgs,

@@ -8,6 +8,7 @@ use arrow_schema::{Field, FieldRef, Schema};
 use lakeward_decode::avro::{self, AvroSchema};
 use lakeward_decode::protobuf::ProtobufSchema;
 use lakeward_decode::{InferError, Language, Unavailable, WrittenSchema, json_schema};
+use lakeward_delta::view::{self, Mode};
 use lakeward_delta::{Created, NewTable, Table, TableSchema, create};
 use lakeward_kafka::Source;
 use lakeward_protocol::ports::{Exit, Fault, Input, InputLog, OutputLog, Verdict};
@@ -41,7 +42,7 @@ pub fn ensure(plan: &Plan, session: &Session) -> Result<Option<()>, Failure> {
             None => return Ok(None),
         },
     };
-    let table = NewTable { schema, partition_columns: plan.args.partition_by.clone(), properties: BTreeMap::new() };
+    let table = new_table(plan, schema)?;
     let created = session.wait_for(|| create(&plan.args.table, &table, session.runtime.handle()))?;
     match created {
         Some(Created::New) => tracing::info!("made table {} with schema {}", plan.args.table, table.schema.to_json()),
@@ -49,6 +50,21 @@ pub fn ensure(plan: &Plan, session: &Session) -> Result<Option<()>, Failure> {
         None => return Ok(None),
     }
     Ok(Some(()))
+}
+
+/// The table to make, fit for its mode.
+///
+/// # Errors
+/// A key that it would not have.
+pub fn new_table(plan: &Plan, schema: TableSchema) -> Result<NewTable, Failure> {
+    if let Some(missing) = plan.args.mode.key.iter().find(|name| schema.arrow().field_with_name(name).is_err()) {
+        let text = format!(
+            "--key {missing}: the table to make would have no such column; name one that messages have, or give --schema"
+        );
+        return Err(Failure::new(Exit::Config, text));
+    }
+    let mode = if plan.args.mode.is_upsert() { Mode::Upsert } else { Mode::Append };
+    view::new_table(mode, &schema, plan.args.partition_by.clone()).map_err(|error| Failure::port(&error))
 }
 
 /// The schema of the table that would be made now. `None`: no message is there to infer one from.

@@ -1,13 +1,15 @@
 //! `lakeward ingest`: the rooms joined on one screen. Kafka -> decode and encode -> Delta.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lakeward_delta::{Admission, Housekeeping, Signs, Table};
+use lakeward_delta::view::View;
+use lakeward_delta::{Admission, Housekeeping, Layout, Signs, Table};
 use lakeward_kafka::{LagProbe, Source};
 use lakeward_protocol::core::Core;
 use lakeward_protocol::drive::Drive;
-use lakeward_protocol::ports::Exit;
+use lakeward_protocol::ports::{Exit, OutputLog, Stage};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::admin::page::Page;
@@ -17,7 +19,8 @@ use crate::failure::Failure;
 use crate::meters::Labels;
 use crate::plan::Plan;
 use crate::session::Session;
-use crate::stage::{Held, Shards};
+use crate::sink::Sink;
+use crate::stage::{Held, Shards, Upserts};
 use crate::watch::{Progress, Reporter};
 use crate::world::Os;
 use crate::{creation, letters, meters, statsd};
@@ -55,20 +58,63 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
         },
         false => None,
     };
-    let stage = Shards::start(&plan.stage_options(&session))
+    let shards = Shards::start(&plan.stage_options(&session))
         .map_err(|error| Failure::new(Exit::TryAgain, format_args!("can't start a thread: {error}")))?;
 
-    report(&session, &progress, source.lag_probe(), stage.held(), table.housekeeping(), Labels::new());
-    let (core, limits, name) = (Core::new(plan.policies(starts, ends)), plan.limits(), table.name().to_owned());
-    let world = Os::new(session.signals.clone());
-    let drive = Drive::new(core, source, stage, table, world, Reporter::new(progress, ready), limits);
-    let drive = match letters {
-        Some(letters) => drive.with_letters(letters),
-        None => drive,
-    };
-    let ended = drive.run();
-    statsd::flush();
-    ended.map(|_| ()).map_err(|stopped| Failure::stopped(&plan.args.topic, &name, &stopped))
+    let parts = Parts { core: Core::new(plan.policies(starts, ends)), source, letters, progress, ready };
+    report(&session, &parts.progress, parts.source.lag_probe(), shards.held(), table.housekeeping(), Labels::new());
+    match &plan.upsert {
+        None => parts.carry(&plan, &session, shards, table, |letters| letters),
+        Some(options) => {
+            let view = View::open(table, options.clone()).map_err(|error| Failure::port(&error))?;
+            tracing::info!(
+                "mode upsert by {}: {} rows in {}",
+                options.key.join(", "),
+                view.rows(),
+                view.table().name()
+            );
+            report_keys(&session, view.counter());
+            let stage = Upserts::new(shards, options.clone(), session.runtime.handle().clone());
+            let append = |letters| Sink::Append(Box::new(letters));
+            parts.carry(&plan, &session, stage, Sink::Upsert(Box::new(view)), append)
+        }
+    }
+}
+
+/// What an ingest has, whatever its table holds.
+struct Parts {
+    core: Core,
+    source: Source,
+    letters: Option<Table>,
+    progress: Progress,
+    ready: Ready,
+}
+
+impl Parts {
+    /// Runs the loop. `as_sink`: how the table of dead letters is written to.
+    fn carry<S, O>(
+        self,
+        plan: &Plan,
+        session: &Session,
+        stage: S,
+        output: O,
+        as_sink: impl FnOnce(Table) -> O,
+    ) -> Result<(), Failure>
+    where
+        S: Stage<Layout = Layout>,
+        O: OutputLog<Batch = S::Batch, Layout = Layout>,
+    {
+        let Self { core, source, letters, progress, ready } = self;
+        let (world, name) = (Os::new(session.signals.clone()), output.layout().table().to_owned());
+        let drive = Drive::new(core, source, stage, output, world, Reporter::new(progress, ready), plan.limits());
+        let drive = match letters {
+            Some(letters) => drive.with_letters(as_sink(letters)),
+            None => drive,
+        };
+        let ended = drive.run();
+        statsd::flush();
+        ended.map(|_| ()).map_err(|stopped| Failure::stopped(&plan.args.topic, &name, &stopped))
+    }
 }
 
 /// Leave to write to the table, and to that of dead letters. `None` when told to stop meanwhile.
@@ -124,6 +170,17 @@ pub fn report(
             progress.report(|_| labels.clone(), |partition| lag.get(&partition)?.end);
             meters::held(&labels, held.bytes());
             meters::housekeeping(&labels, housekeeping.checkpoints(), housekeeping.failures());
+        }
+    });
+}
+
+/// The same of the keys that are in memory.
+fn report_keys(session: &Session, rows: Arc<AtomicUsize>) {
+    session.runtime.spawn(async move {
+        let mut ticks = tokio::time::interval(REPORT);
+        loop {
+            ticks.tick().await;
+            meters::keys(rows.load(Ordering::Relaxed));
         }
     });
 }

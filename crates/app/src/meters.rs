@@ -57,6 +57,7 @@ pub fn describe() {
         "lakeward_operator_rows",
         "Rows that an operator or keyed source of a pipeline keeps, as of its last checkpoint, by operator"
     );
+    describe_gauge!("lakeward_upsert_keys", "Rows of a table in mode upsert, whose keys this process has in memory");
     describe_histogram!("lakeward_step_seconds", "Time from the first message of a step to its end, in seconds");
     describe_histogram!("lakeward_commit_seconds", "Time from sealing to the commit, in seconds");
 }
@@ -225,6 +226,11 @@ pub fn saved() {
 /// What one operator keeps.
 pub fn operator_rows(operator: String, rows: u64) {
     gauge!("lakeward_operator_rows", "operator" => operator).set(rows as f64);
+}
+
+/// Rows of a table in mode upsert, whose keys are in memory.
+pub fn keys(rows: usize) {
+    gauge!("lakeward_upsert_keys").set(rows as f64);
 }
 
 /// Rows that an expression failed for, on their way into a view.

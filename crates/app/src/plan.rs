@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lakeward_decode::{Encoding, Format, Transforms};
+use lakeward_decode::{Debezium, Encoding, Format, Transforms};
+use lakeward_delta::view::ViewOptions;
 use lakeward_delta::{ByNote, Checkpoints, TableOptions, TableSchema, Topic};
 use lakeward_kafka::{Source, SourceConfig, TopicIdentity};
 use lakeward_protocol::core::{self, Beginning, Policies};
@@ -17,7 +18,7 @@ use crate::failure::Failure;
 use crate::registry::Registry;
 use crate::secrets;
 use crate::session::Session;
-use crate::stage::{LetterOptions, StageOptions};
+use crate::stage::{ByKeyOptions, LetterOptions, StageOptions};
 use crate::start::Start;
 use crate::statsd;
 use crate::who::who;
@@ -37,6 +38,8 @@ pub struct Plan {
     seek: Frontier,
     /// Who gets how much memory.
     pub budget: Budget,
+    /// Where rows go into the table by key: how. Its writer's memory is the stage's.
+    pub upsert: Option<ViewOptions>,
     /// How to reach the topic.
     pub source: SourceConfig,
     /// What `--schema` holds.
@@ -60,7 +63,11 @@ impl Plan {
                  them and goes on: leave one of them out",
             ));
         }
-        let budget = Budget::new(args.memory_mb);
+        args.mode.check()?;
+        let (keys_bytes, budget) = match (args.mode.is_upsert(), Budget::new(args.memory_mb)) {
+            (true, whole) => whole.with_keys(),
+            (false, whole) => (0, whole),
+        };
         let mut source = SourceConfig::new(&args.kafka.kafka, &args.kafka.consumer_group, &args.topic);
         source.settings = secrets::kafka(&args.kafka.kafka_settings);
         source.memory_bytes = usize::try_from(budget.fetch_bytes + budget.arena_bytes).unwrap_or(usize::MAX);
@@ -68,8 +75,11 @@ impl Plan {
         (source.keys, source.headers) = (has_letters, has_letters);
         let schema = args.schema.as_deref().map(schema_file).transpose()?;
         let registry = args.format.registry()?;
-        let format = args.format.format(registry.as_ref())?;
-        let plain = matches!(format.encoding, Encoding::Json) && format.compression.is_none() && !format.debezium;
+        let mut format = args.format.format(registry.as_ref())?;
+        let upsert = args.mode.is_upsert().then(|| upsert(&args, &mut format, &budget, keys_bytes)).transpose()?;
+        source.keys |= upsert.is_some();
+        let events = format.debezium != Debezium::No;
+        let plain = matches!(format.encoding, Encoding::Json) && format.compression.is_none() && !events;
         if args.evolve != Evolve::No && !plain {
             return Err(Failure::usage("--evolve looks for new fields in plain JSON messages alone; leave it out"));
         }
@@ -77,7 +87,7 @@ impl Plan {
         source.headers |= format.wants_keys();
         let statsd = statsd::Options::new(&args.statsd_endpoint, |name| std::env::var(name).ok());
         let statsd = statsd.map_err(Failure::usage)?;
-        Ok(Self { args, format, registry, transforms, letter_transforms, seek, budget, source, schema, statsd })
+        Ok(Self { args, format, registry, transforms, letter_transforms, seek, budget, upsert, source, schema, statsd })
     }
 
     /// Columns of the dead-letter table made by expressions.
@@ -115,6 +125,10 @@ impl Plan {
                 transforms: self.letter_transforms.clone(),
             }),
             evolve: self.args.evolve.into(),
+            by_key: self
+                .upsert
+                .as_ref()
+                .map(|upsert| ByKeyOptions { key: upsert.key.clone(), app_id: self.args.app_id.clone() }),
             writer,
             stop_at_bad: self.args.on_bad_record == OnBadRecord::Stop,
             workers,
@@ -181,6 +195,27 @@ impl Plan {
             ..Limits::default()
         }
     }
+}
+
+/// How rows go into the table by key, and what that changes in the messages' format.
+fn upsert(args: &IngestArgs, format: &mut Format, budget: &Budget, keys_bytes: u64) -> Result<ViewOptions, Failure> {
+    if matches!(format.encoding, Encoding::Raw) {
+        return Err(Failure::usage(
+            "--raw keeps messages as they are, and --mode upsert reads the columns of their keys: leave one of them out",
+        ));
+    }
+    if args.evolve == Evolve::Add {
+        return Err(Failure::usage(
+            "--evolve adds columns in mode append alone; with --mode upsert take --evolve=log, and add them with ALTER TABLE",
+        ));
+    }
+    if format.debezium != Debezium::No {
+        format.debezium = Debezium::Living;
+    }
+    let mut writer = args.writer_options();
+    writer.memory_bytes = usize::try_from(budget.stage_bytes).unwrap_or(usize::MAX) / 2;
+    writer.keeps_rules = true;
+    Ok(args.mode.view_options(writer, keys_bytes))
 }
 
 fn schema_file(path: &Path) -> Result<TableSchema, Failure> {

@@ -8,7 +8,6 @@ pub mod messages;
 mod output;
 mod partition;
 mod store;
-mod tombstones;
 mod watch;
 
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ use lakeward_circuit::circuit;
 use lakeward_circuit::compile::SinkPlan;
 use lakeward_circuit::pipeline::{OnFault, Origin, Sink as SinkSql, Source as SourceSql, Start, Target};
 use lakeward_delta::encode::{Compression, WriterOptions};
-use lakeward_delta::view::{Compaction, View, ViewOptions};
+use lakeward_delta::view::{ByKey, Compaction, View, ViewOptions};
 use lakeward_delta::{Admission, Created, NamedTopic, Place, Table, TableOptions, Topic, create};
 use lakeward_kafka::{LagProbe, Sink, SinkSource, Source, TopicIdentity};
 use lakeward_protocol::core::step::{OnLostState, SourcePlan, StepCore, StepPlan};
@@ -242,6 +241,7 @@ fn view_options(sink: &SinkPlan) -> ViewOptions {
         key: sink.key.iter().map(|at| sink.schema.field(*at).name().clone()).collect(),
         writer: WriterOptions { compression: Compression::default(), ..WriterOptions::default() },
         compaction: Some(Compaction::default()),
+        by_key: ByKey::default(),
     }
 }
 

@@ -12,6 +12,7 @@ use lakeward_circuit::refused::Refused;
 use lakeward_circuit::stateless::Stateless;
 use lakeward_decode::{Format, PlanError, Transforms, Unavailable};
 use lakeward_delta::encode::{EncodeError, WriterOptions};
+use lakeward_delta::view::Stretch;
 use lakeward_delta::{Batch, DeltaError, Layout};
 use lakeward_protocol::ports::{Exit, Fault, Letters, Stage, Verdict};
 use lakeward_protocol::records::Records;
@@ -20,18 +21,22 @@ use crate::badlog::BadLog;
 use crate::meters;
 pub use bench::Bench;
 use evolve::Lineage;
+pub use keyed::ByKeyOptions;
 use letters::LetterPart;
 pub use letters::{LetterBench, LetterOptions};
 use worker::{Command, Part, Shared, Spare, Worker};
 
 mod bench;
 mod evolve;
+mod keyed;
 pub mod letters;
 mod rules;
 mod sifted;
+mod upserts;
 mod worker;
 
 pub use evolve::Evolve;
+pub use upserts::Upserts;
 
 /// Arenas that wait for a worker; more would only be memory.
 const QUEUE: usize = 4;
@@ -51,6 +56,8 @@ pub struct StageOptions {
     pub letters: Option<LetterOptions>,
     /// What becomes of fields that the table does not have.
     pub evolve: Evolve,
+    /// How rows go into the table by key, where they do. Nothing is written by the workers then.
+    pub by_key: Option<ByKeyOptions>,
     /// How files are written.
     pub writer: WriterOptions,
     /// Ends at the first bad record, rather than counting it.
@@ -97,9 +104,9 @@ pub enum StageError {
     /// The table has a rule that we can't keep.
     #[error("table {table}: {rule} can't be kept: {reason}; drop it with ALTER TABLE, or write to a table without")]
     Rule { table: String, rule: String, reason: Box<Refused> },
-    /// The table can't become what messages ask for.
+    /// The table can't be written to so, or can't become what messages ask for.
     #[error(transparent)]
-    Grow(DeltaError),
+    Table(DeltaError),
     /// A schema that messages name.
     #[error(transparent)]
     Schema(#[from] Unavailable),
@@ -117,7 +124,7 @@ impl Fault for StageError {
             Self::Plan { .. } | Self::Columns { .. } | Self::Letter { .. } | Self::Rule { .. } => {
                 Verdict::Stop(Exit::Config)
             }
-            Self::Grow(error) => error.verdict(),
+            Self::Table(error) => error.verdict(),
             Self::Bad { .. } => Verdict::Stop(Exit::Data),
             Self::Schema(Unavailable::OutOfReach { .. }) => Verdict::Retry,
             Self::Schema(Unavailable::NotAllowed { .. }) => Verdict::Stop(Exit::Unavailable),
@@ -208,6 +215,27 @@ impl Shards {
         self.held.clone()
     }
 
+    /// What the workers have sealed, and the events by key where there are such: all or, with an error, nothing.
+    fn seal_events(&mut self) -> Result<(Batch, Vec<Stretch>), StageError> {
+        let mut failed = None;
+        for answer in self.ask(Command::Seal) {
+            match answer {
+                Ok(part) => self.delivered.push(part),
+                Err(error) => failed = Some(error),
+            }
+        }
+        self.fault()?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.messages = 0;
+        let metadata = self.lineage.widest().and_then(|layout| layout.metadata_action());
+        let (batch, events) = joined(std::mem::take(&mut self.delivered));
+        let batch = Batch { metadata, ..batch };
+        meters::sealed(&batch);
+        Ok((batch, events))
+    }
+
     fn fault(&self) -> Result<(), StageError> {
         self.fault.lock().expect("no holder of this lock panics").take().map_or(Ok(()), Err)
     }
@@ -265,21 +293,8 @@ impl Stage for Shards {
     }
 
     fn seal(&mut self) -> Result<Batch, StageError> {
-        let mut failed = None;
-        for answer in self.ask(Command::Seal) {
-            match answer {
-                Ok(part) => self.delivered.push(part),
-                Err(error) => failed = Some(error),
-            }
-        }
-        self.fault()?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        self.messages = 0;
-        let metadata = self.lineage.widest().and_then(|layout| layout.metadata_action());
-        let batch = Batch { metadata, ..joined(std::mem::take(&mut self.delivered)) };
-        meters::sealed(&batch);
+        let (batch, events) = self.seal_events()?;
+        assert!(events.is_empty(), "events by key go through Upserts");
         Ok(batch)
     }
 
@@ -330,13 +345,14 @@ impl Drop for Shards {
     }
 }
 
-fn joined(parts: Vec<Part>) -> Batch {
-    let mut batch = Batch::default();
+fn joined(parts: Vec<Part>) -> (Batch, Vec<Stretch>) {
+    let (mut batch, mut events) = (Batch::default(), Vec::new());
     for part in parts {
         batch.files.extend(part.files);
+        events.extend(part.events);
         for (partition, tally) in part.tally {
             *batch.tally.entry(partition).or_default() += tally;
         }
     }
-    batch
+    (batch, events)
 }

@@ -11,8 +11,8 @@ use crate::apply::{Placed, Way, apply};
 use crate::block::Block;
 use crate::column::{Column, Struct};
 use crate::compiled::{Compiled, Made};
-use crate::debezium::Extras;
 use crate::debezium::json::Flattener;
+use crate::debezium::{Debezium, Extras};
 use crate::decoded::{Bad, Decoded, Entries};
 use crate::error::{BadKind, Cause, Fail, PlanError, Refused};
 use crate::format::{Encoding, Format};
@@ -134,8 +134,10 @@ impl Decoder {
         if let (Encoding::Raw, Some(placed)) = (&format.encoding, decoder.placed.iter().find(looks)) {
             return Err(PlanError::RawTransform { property: placed.property.clone() });
         }
-        let flattens = format.debezium && matches!(format.encoding, Encoding::Json | Encoding::JsonSchema(_));
-        decoder.flattener = flattens.then(|| Flattener::new(Extras::new(&decoder.root, &decoder.placed)));
+        let flattens =
+            format.debezium != Debezium::No && matches!(format.encoding, Encoding::Json | Encoding::JsonSchema(_));
+        decoder.flattener =
+            flattens.then(|| Flattener::new(Extras::new(format.debezium, &decoder.root, &decoder.placed)));
         if let Encoding::JsonSchema(schemas) = &format.encoding {
             decoder.frame = Some(Frame::new(Arc::clone(schemas)));
         }

@@ -9,7 +9,7 @@ use lakeward_protocol::records::Records;
 use crate::apply::Placed;
 use crate::avro::{self, AvroReader, Form, unframed};
 use crate::column::Struct;
-use crate::debezium::Extras;
+use crate::debezium::{Debezium, Extras};
 use crate::error::{InferError, PlanError};
 use crate::infer::infer;
 use crate::inflate::{Compression, Inflater};
@@ -25,8 +25,8 @@ pub struct Format {
     pub encoding: Encoding,
     /// How each message is compressed as a whole, if it is.
     pub compression: Option<Compression>,
-    /// Messages are Debezium's change events: their rows go into the columns.
-    pub debezium: bool,
+    /// What of Debezium's change events goes into the columns, where messages are such.
+    pub debezium: Debezium,
 }
 
 /// What a message's bytes mean.
@@ -54,11 +54,33 @@ impl Format {
             Encoding::Json | Encoding::JsonSchema(_) => None,
             Encoding::Protobuf(form) => Some(Box::new(ProtobufReader::new(form.clone(), root))),
             Encoding::Avro(form) => {
-                let wanted = self.debezium.then(|| Extras::new(root, placed));
+                let events = self.debezium != Debezium::No && self.debezium != Debezium::Keys;
+                let wanted = events.then(|| Extras::new(self.debezium, root, placed));
                 Some(Box::new(AvroReader::new(form.clone(), wanted, root)))
             }
             Encoding::Raw => Some(Box::new(RawReader::new(root)?)),
         })
+    }
+
+    /// What messages' keys are written in where they are framed as values are; `None` where values have no frame.
+    #[must_use]
+    pub fn of_framed_keys(&self) -> Option<Self> {
+        self.schemas()?;
+        let debezium = if self.debezium == Debezium::No { Debezium::No } else { Debezium::Keys };
+        Some(Self { encoding: self.encoding.clone(), compression: None, debezium })
+    }
+
+    /// As [`prepare`](Self::prepare), for the keys of records without a value.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare_keys(&self, records: &Records) -> Result<(), Unavailable> {
+        let Some(schemas) = self.schemas() else { return Ok(()) };
+        let tombstones = records.entries().iter().filter(|entry| records.value(entry).is_none());
+        for (id, _) in tombstones.filter_map(|entry| unframed(records.key(entry)?).ok()) {
+            schemas.prepare(id)?;
+        }
+        Ok(())
     }
 
     /// Where the schemas are that messages name.

@@ -62,6 +62,7 @@ mod variable;
 #[cfg(test)]
 mod tests;
 
+pub use debezium::Debezium;
 pub use decoded::{Bad, Decoded};
 pub use decoder::Decoder;
 pub use error::{BadKind, InferError, PlanError, TransformError};

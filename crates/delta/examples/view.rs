@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use lakeward_delta::encode::WriterOptions;
-use lakeward_delta::view::{Change, Commit, Mode, Move, View, ViewOptions, new_table};
+use lakeward_delta::view::{ByKey, Change, Commit, Mode, Move, View, ViewOptions, new_table};
 use lakeward_delta::{Checkpoints, Table, TableOptions, TableSchema, create};
 use lakeward_protocol::position::{CommitId, Offset};
 use rand::rngs::SmallRng;
@@ -94,7 +94,13 @@ fn open(folder: &str, runtime: &Runtime) -> View {
     };
     let table = Table::open(folder, table).expect("the table");
     let key = vec!["id".to_owned()];
-    let options = ViewOptions { mode: Mode::Upsert, key, writer: WriterOptions::default(), compaction: None };
+    let options = ViewOptions {
+        mode: Mode::Upsert,
+        key,
+        writer: WriterOptions::default(),
+        compaction: None,
+        by_key: ByKey::default(),
+    };
     View::open(table, options).expect("a view")
 }
 

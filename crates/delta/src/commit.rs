@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::layout::{Batch, DataFile, FileSpan};
 use crate::letters::Companion;
 use crate::row_ids::RowIds;
+use crate::view::CHAINS_TAG;
 
 /// The key in `add.tags` under which a file says which spans it holds.
 pub const SPANS_TAG: &str = "lakeward.spans";
@@ -229,6 +230,9 @@ fn add(file: &DataFile, data_change: bool, row_ids: Option<&mut RowIds>) -> Valu
     if !file.spans.is_empty() {
         add["tags"] = json!({ SPANS_TAG: spans_to_tag(&file.spans) });
     }
+    if let Some(chains) = &file.chains {
+        add["tags"][CHAINS_TAG] = json!(chains);
+    }
     if let Some(row_ids) = row_ids {
         row_ids.give(&mut add, file.num_records);
     }
@@ -411,6 +415,7 @@ mod tests {
             num_records: 2,
             stats: r#"{"numRecords":2}"#.to_owned(),
             spans: vec![FileSpan { partition: PartitionId(0), from: offset(0), to: offset(3), rows: 2 }],
+            chains: None,
         }
     }
 

@@ -109,8 +109,23 @@ pub enum DeltaError {
         /// Which version, and what is wrong with it.
         reason: String,
     },
+    /// A table in mode upsert has more rows than the memory for their keys.
+    #[error(
+        "table {table} has {rows} rows or more, and the memory for their keys is enough for {most} ({row_bytes} bytes \
+         each); give more memory (--memory-mb)"
+    )]
+    TooManyKeys {
+        /// The table.
+        table: String,
+        /// Rows that are known.
+        rows: usize,
+        /// The most that there may be.
+        most: usize,
+        /// What each takes.
+        row_bytes: usize,
+    },
     /// Rows that a view's table can't take, or does not have.
-    #[error("a change of a view can't go into table {table}: {reason}")]
+    #[error("a change can't go into table {table}: {reason}")]
     Change {
         /// The table.
         table: String,
@@ -128,7 +143,8 @@ impl Fault for DeltaError {
             | Self::Stranger { .. }
             | Self::Schema { .. }
             | Self::Address { .. }
-            | Self::Unfit { .. } => Verdict::Stop(Exit::Config),
+            | Self::Unfit { .. }
+            | Self::TooManyKeys { .. } => Verdict::Stop(Exit::Config),
             Self::Missing { .. } | Self::Denied { .. } | Self::NoBucket { .. } => Verdict::Stop(Exit::Unavailable),
             Self::Lease { .. } => Verdict::Stop(Exit::TryAgain),
             Self::Broken { .. } | Self::Change { .. } => Verdict::Stop(Exit::Data),

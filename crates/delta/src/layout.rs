@@ -301,6 +301,8 @@ pub struct DataFile {
     pub stats: String,
     /// What it holds of each source partition, where the writer knows. Goes into the file's tags.
     pub spans: Vec<FileSpan>,
+    /// Whose rows it holds, where they are written by key, as the file's tag says it.
+    pub chains: Option<String>,
 }
 
 /// What became of one partition's records in a batch.

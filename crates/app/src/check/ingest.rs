@@ -6,6 +6,7 @@ mod sample;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lakeward_delta::view::View;
 use lakeward_delta::{DeltaError, Table};
 use lakeward_kafka::{KafkaError, Source, TopicIdentity};
 use lakeward_protocol::core::{Core, Policies};
@@ -17,6 +18,7 @@ use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::{counted, grouped, table};
 use crate::session::Session;
+use crate::sink::Sink;
 use crate::{creation, letters};
 use outlook::Outlook;
 
@@ -35,21 +37,22 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
     let starts = plan.starts(&session, &source)?.unwrap_or_default();
     let table = open(&plan, &session, &topic)?;
     let dead = dead_letters(&plan, &session, &topic, table.as_ref())?;
-    let Some(mut table) = table else {
+    let Some(table) = table else {
         print!("{}", begins(&Outlook::of_nothing(&plan, &starts, &holds), &holds));
         println!("nothing was written");
         return Ok(());
     };
-    let fit = fit(&plan, &table, holds.len());
+    let mut sink = sink(&plan, table)?;
+    let fit = fit(&plan, sink.table(), holds.len());
     print!("{}", fit.iter().map(|line| format!("WARNING  {line}\n")).collect::<String>());
-    print!("{}", columns::compared(&plan, &session, table.layout().schema())?);
+    print!("{}", columns::compared(&plan, &session, sink.layout().schema())?);
     // Dead letters follow the rows: where these begin is what is asked here.
     let policies = Policies { dead_letters: false, ..plan.policies(starts, None) };
-    let outlook = Outlook::new(Core::new(policies), &mut table, &holds)?;
+    let outlook = Outlook::new(Core::new(policies), &mut sink, &holds)?;
     print!("{}", begins(&outlook, &holds));
     let sampled = match &outlook.stops {
         Some(_) => Ok(()),
-        None => sample::run(&plan, &session, &table, dead.as_ref(), &outlook.begins, &holds),
+        None => sample::run(&plan, &session, sink.table(), dead.as_ref(), &outlook.begins, &holds),
     };
     println!("nothing was written");
     sampled?;
@@ -90,6 +93,7 @@ fn open(plan: &Plan, session: &Session, topic: &TopicIdentity) -> Result<Option<
         Err(DeltaError::Missing { .. }) if plan.args.create => {
             match creation::schema(plan, session)? {
                 Some(schema) => {
+                    creation::new_table(plan, schema.clone())?;
                     println!("table    {}: would be made, with schema {}", plan.args.table, schema.to_json())
                 }
                 None => println!(
@@ -123,6 +127,18 @@ fn dead_letters(
         }
         Err(error) => Err(Failure::port(&letters::Absent::of(error))),
     }
+}
+
+/// The table as it would be written to; in mode upsert with its keys read.
+fn sink(plan: &Plan, table: Table) -> Result<Sink, Failure> {
+    let Some(options) = &plan.upsert else { return Ok(Sink::Append(Box::new(table))) };
+    let view = View::open(table, options.clone()).map_err(|error| Failure::port(&error))?;
+    let (key, rows) = (options.key.join(", "), grouped(view.rows() as u64));
+    println!(
+        "mode     upsert, key {key}: {rows} rows are there, memory for the keys of {}",
+        grouped(options.by_key.most_rows as u64)
+    );
+    Ok(Sink::Upsert(Box::new(view)))
 }
 
 /// Options that do not fit the table, the topic, or each other.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use lakeward_decode::avro::{AvroSchema, Form};
 use lakeward_decode::protobuf::{self, ProtobufMessage};
-use lakeward_decode::{Compression, Encoding, Format, Schemas};
+use lakeward_decode::{Compression, Debezium, Encoding, Format, Schemas};
 use lakeward_protocol::ports::Exit;
 
 use crate::failure::Failure;
@@ -126,7 +126,8 @@ impl FormatArgs {
         if self.debezium && matches!(encoding, Encoding::Protobuf(_)) {
             return Err(Failure::usage("--debezium is for JSON and Avro, and not for --protobuf"));
         }
-        Ok(Format { encoding, compression, debezium: self.debezium })
+        let debezium = if self.debezium { Debezium::Rows } else { Debezium::No };
+        Ok(Format { encoding, compression, debezium })
     }
 
     fn encoding(&self, registry: Option<&Arc<Registry>>) -> Result<Encoding, Failure> {

@@ -156,6 +156,7 @@ fn into_table(
         view: None,
         letters: None,
         evolve: Evolve::No,
+        by_key: None,
         writer: WriterOptions { memory_bytes: most_bytes, ..WriterOptions::default() },
         stop_at_bad: args.on_bad_record == OnBadRecord::Stop,
         workers: 1,

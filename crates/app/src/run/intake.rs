@@ -15,9 +15,9 @@ use lakeward_decode::{Bad, BadKind, Decoder, PlanError, Transforms};
 use lakeward_delta::Tally;
 use lakeward_protocol::records::{Records, TimestampType};
 
-use super::tombstones::{Gone, Tombstones};
 use crate::badlog::BadLog;
 use crate::meters;
+use crate::tombstones::{Gone, Tombstones};
 
 /// Why a source's messages are not taken.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +90,9 @@ impl Intake {
         let empty = RecordBatch::new_empty(Arc::clone(self.decoder.schema()));
         let rows = std::mem::replace(&mut decoded.batch, empty);
         let mut bad: Vec<Bad> = std::mem::take(&mut decoded.bad);
-        let gone = self.tombstones.as_mut().and_then(|keys| keys.read(records, &self.columns, &mut bad));
+        let keys = self.tombstones.as_mut();
+        let gone = keys.map(|keys| keys.read(records, 0..records.len(), &self.columns, &mut bad));
+        let gone = gone.and_then(|gone| gone.expect("keys in JSON need nothing from outside"));
         let weights = self.weights(&rows, &mut bad, |row| decoded.entry_of(row));
         bad.sort_by_key(|bad| bad.entry);
         let deletes = gone.as_ref().map_or(0, |gone| gone.entries.len());

@@ -259,6 +259,7 @@ impl Run<'_> {
             view: Some(Over { view: chain.view.clone(), source: chain.source }),
             letters: None,
             evolve: Evolve::No,
+            by_key: None,
             writer,
             stop_at_bad: source.on_bad_record == OnFault::Stop,
             workers: self.workers,

@@ -5,16 +5,19 @@ use arrow_schema::{FieldRef, SchemaRef};
 use lakeward_decode::{BadKind, Decoded, Decoder, Encoding};
 use lakeward_delta::Layout;
 use lakeward_delta::encode::{Unfit, Writer};
+use lakeward_delta::view::Stretch;
 use lakeward_protocol::records::Records;
 
+use super::keyed::KeyBench;
 use super::rules::{RowRules, Unkept};
-use super::sifted::{Sifted, whole_messages};
+use super::sifted::{Rows, Sifted, whole_messages};
 use super::{Over, StageError, StageOptions};
 
 /// What makes rows of messages for a layout, and files of rows.
 pub struct Bench {
     pub(super) layout: Layout,
     rules: Option<RowRules>,
+    keys: Option<KeyBench>,
     /// Messages to rows.
     pub decoder: Decoder,
     pub(super) writer: Writer,
@@ -38,7 +41,8 @@ impl Bench {
         })?;
         let decoder = decoder(options, layout, rules.as_ref())?;
         let writer = Writer::new(layout, options.writer.clone())?;
-        Ok(Self { layout: layout.clone(), rules, decoder, writer })
+        let keys = options.by_key.as_ref().map(|by_key| KeyBench::new(by_key, options, layout)).transpose()?;
+        Ok(Self { layout: layout.clone(), rules, keys, decoder, writer })
     }
 
     /// A decoder that keeps nothing, for the one there is.
@@ -50,25 +54,49 @@ impl Bench {
     }
 
     /// The rows that the table takes, and the messages that became none: by their values, by the table's rules, or
-    /// since nothing can be filed under them.
+    /// since nothing can be filed under them. Where rows go into the table by key, also what the entries from `from` on
+    /// come to; a message that names no row is none of it.
     ///
     /// # Errors
-    /// A fault of ours.
-    pub fn sifted(&self, batch: RecordBatch, records: &Records, decoded: &Decoded) -> Result<Sifted, StageError> {
-        let Some(rules) = &self.rules else {
-            let (batch, unfit) = self.writer.sift(batch)?;
-            let unfit = unfit.into_iter().map(|unfit| (BadKind::DoesNotFit, unfit)).collect();
-            return Ok(whole_messages(decoded, batch, unfit));
+    /// A schema of keys that nobody can say of as yet; a fault of ours.
+    pub fn judged(
+        &mut self,
+        batch: RecordBatch,
+        records: &Records,
+        from: usize,
+        decoded: &Decoded,
+    ) -> Result<(Sifted, Option<Stretch>), StageError> {
+        let rows = batch.num_rows();
+        let mut sifted = self.sifted(batch, records, decoded)?;
+        let Some(keys) = &mut self.keys else { return Ok((sifted, None)) };
+        let events = keys.events(records, from..decoded.next, decoded, rows, &mut sifted)?;
+        Ok((sifted, Some(events)))
+    }
+
+    fn sifted(&self, batch: RecordBatch, records: &Records, decoded: &Decoded) -> Result<Sifted, StageError> {
+        let (batch, mut rows, mut all) = match &self.rules {
+            None => (batch, Rows::default(), Vec::new()),
+            Some(rules) => {
+                let mut judged = rules.judge(batch, records, decoded);
+                let failed = std::mem::take(&mut judged.failed).into_iter();
+                let failed = failed.map(|(row, reason)| (BadKind::Constraint, Unfit { row, reason })).collect();
+                (judged.batch.clone(), judged.into_rows(), failed)
+            }
         };
-        let mut judged = rules.judge(batch, records, decoded);
-        let failed = std::mem::take(&mut judged.failed).into_iter();
-        let mut all: Vec<_> = failed.map(|(row, reason)| (BadKind::Constraint, Unfit { row, reason })).collect();
-        let (batch, unfit) = self.writer.sift(judged.batch.clone())?;
-        all.extend(
-            unfit
-                .into_iter()
-                .map(|Unfit { row, reason }| (BadKind::DoesNotFit, Unfit { row: judged.decoded_row(row), reason })),
-        );
+        let batch = match &self.keys {
+            None => batch,
+            Some(keys) => {
+                let (batch, without) = keys.part(batch);
+                let kept = rows.without(batch.num_rows(), without.iter().map(|(row, _)| *row).collect());
+                let numbered = without.into_iter().map(|(row, reason)| Unfit { row: rows.of(row), reason });
+                all.extend(numbered.map(|unfit| (BadKind::NullInNotNull, unfit)));
+                rows = kept;
+                batch
+            }
+        };
+        let (batch, unfit) = self.writer.sift(batch)?;
+        let numbered = unfit.into_iter().map(|Unfit { row, reason }| Unfit { row: rows.of(row), reason });
+        all.extend(numbered.map(|unfit| (BadKind::DoesNotFit, unfit)));
         all.sort_by_key(|(_, unfit)| unfit.row);
         Ok(whole_messages(decoded, batch, all))
     }

@@ -17,6 +17,8 @@ use lakeward_delta::Layout;
 use lakeward_protocol::records::Records;
 use serde::de::IgnoredAny;
 
+use super::sifted::Rows;
+
 /// The rules of one layout, ready to be kept.
 pub(super) struct RowRules {
     /// As messages are decoded: what is made later may be NULL.
@@ -61,9 +63,9 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// The decoded row that row `row` of the batch was.
-    pub(super) fn decoded_row(&self, row: usize) -> usize {
-        self.kept.as_ref().map_or(row, |kept| kept[row])
+    /// Which rows the batch's were.
+    pub(super) fn into_rows(self) -> Rows {
+        Rows(self.kept)
     }
 }
 

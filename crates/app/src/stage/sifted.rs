@@ -17,12 +17,35 @@ pub struct Sifted {
     pub bad: Vec<Bad>,
     /// Rows beyond one for each message that has some.
     pub extra_rows: i64,
+    /// Messages without a value that are not set aside.
+    pub tombstones: usize,
+}
+
+/// The numbers that rows had when they were decoded, where some are left out already.
+#[derive(Default)]
+pub(super) struct Rows(pub Option<Vec<usize>>);
+
+impl Rows {
+    /// The decoded row that row `row` was.
+    pub(super) fn of(&self, row: usize) -> usize {
+        self.0.as_ref().map_or(row, |kept| kept[row])
+    }
+
+    /// The same without some more, of which `left` are left.
+    pub(super) fn without(&self, left: usize, gone: Vec<usize>) -> Self {
+        if gone.is_empty() {
+            return Self(self.0.clone());
+        }
+        let kept = (0..left + gone.len()).filter(|row| gone.binary_search(row).is_err());
+        Self(Some(kept.map(|row| self.of(row)).collect()))
+    }
 }
 
 /// Sets the messages of unfit rows aside, with the rows that they have beside; `batch` are the fit ones. Unfit rows
 /// ascend.
 pub(super) fn whole_messages(decoded: &Decoded, batch: RecordBatch, unfit: Vec<(BadKind, Unfit)>) -> Sifted {
-    let mut sifted = Sifted { batch, bad: decoded.bad.clone(), extra_rows: decoded.extra_rows() };
+    let (extra_rows, tombstones) = (decoded.extra_rows(), decoded.tombstones);
+    let mut sifted = Sifted { batch, bad: decoded.bad.clone(), extra_rows, tombstones };
     if unfit.is_empty() {
         return sifted;
     }

@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use lakeward_circuit::delta::Part as Rows;
 use lakeward_decode::{Bad, Decoded};
 use lakeward_delta::encode::Writer;
+use lakeward_delta::view::Stretch;
 use lakeward_delta::{DataFile, FileSpan, Layout, Tally};
 use lakeward_protocol::position::PartitionId;
 use lakeward_protocol::records::Records;
@@ -40,6 +41,8 @@ pub(super) enum Command {
 pub(super) struct Part {
     pub(super) files: Vec<DataFile>,
     pub(super) tally: BTreeMap<PartitionId, Tally>,
+    /// Where rows go into the table by key: what is to be written.
+    pub(super) events: Vec<Stretch>,
 }
 
 /// Arenas that are done with, on their way back to the input.
@@ -68,6 +71,9 @@ pub(super) struct Worker {
     /// Files of these that are in the store already.
     delivered: Vec<DataFile>,
     tally: BTreeMap<PartitionId, Tally>,
+    /// Where rows go into the table by key: what came since the last seal.
+    events: Vec<Stretch>,
+    events_bytes: usize,
     /// What we added to `held` for the writer.
     counted_bytes: usize,
     held: Held,
@@ -94,6 +100,8 @@ impl Worker {
             earlier: Vec::new(),
             delivered: Vec::new(),
             tally: BTreeMap::new(),
+            events: Vec::new(),
+            events_bytes: 0,
             counted_bytes: 0,
             held,
             spare,
@@ -156,7 +164,7 @@ impl Worker {
                 return Ok(decoded);
             }
             let wider = self.evolution.wider(&bench.layout, &mut bench.decoder, records, &decoded);
-            let Some(wider) = wider.map_err(StageError::Grow)? else { return Ok(decoded) };
+            let Some(wider) = wider.map_err(StageError::Table)? else { return Ok(decoded) };
             let narrow = std::mem::replace(bench, Bench::new(&self.options, &wider)?).writer;
             if !narrow.is_empty() {
                 self.earlier.push(narrow);
@@ -211,14 +219,14 @@ impl Worker {
             self.process_view(&over, records, &decoded, batch)?;
             return Ok(decoded.next);
         }
-        let sifted = bench.sifted(batch, records, &decoded)?;
-        let (batch, bad) = (sifted.batch, sifted.bad);
+        let (mut sifted, events) = bench.judged(batch, records, next, &decoded)?;
+        let bad = std::mem::take(&mut sifted.bad);
         let tally = Tally {
             records: (decoded.next - next) as u64,
-            rows: batch.num_rows() as u64,
+            rows: sifted.batch.num_rows() as u64,
             extra_rows: sifted.extra_rows,
             bad: bad.len() as u64,
-            tombstones: decoded.tombstones as u64,
+            tombstones: sifted.tombstones as u64,
         };
         meters::decoded(&tally, &bad);
         if let Some(error) = self.bad_records(records, &bad) {
@@ -227,14 +235,19 @@ impl Worker {
         if let Some(letters) = &mut self.letters {
             letters.add(records, &bad)?;
         }
+        *self.tally.entry(records.partition()).or_default() += tally;
+        if let Some(events) = events {
+            self.events_bytes += events.memory_bytes();
+            self.events.push(events);
+            return Ok(decoded.next);
+        }
         let (from, to) = covered(records, next, decoded.next);
         let span = FileSpan { partition: records.partition(), from, to, rows: tally.rows };
         let bench = self.bench.as_mut().expect("still there");
         let began = Instant::now();
-        bench.writer.write(&batch, &[span])?;
+        bench.writer.write(&sifted.batch, &[span])?;
         meters::encoded(began.elapsed());
-        bench.decoder.recycle(batch);
-        *self.tally.entry(records.partition()).or_default() += tally;
+        bench.decoder.recycle(sifted.batch);
         Ok(decoded.next)
     }
 
@@ -247,7 +260,7 @@ impl Worker {
             let mut decoded = bench.decoder.try_decode(records, next)?;
             let batch = RecordBatch::new_empty(Arc::clone(bench.decoder.schema()));
             let batch = std::mem::replace(&mut decoded.batch, batch);
-            let sifted = bench.sifted(batch, records, &decoded)?;
+            let (sifted, _) = bench.judged(batch, records, next, &decoded)?;
             letters.add(records, &sifted.bad)?;
             bench.decoder.recycle(sifted.batch);
             next = decoded.next;
@@ -333,8 +346,13 @@ impl Worker {
             }
             self.delivered.extend(bench.writer.deliver(&self.options.runtime)?);
         }
+        self.events_bytes = 0;
         self.count();
-        Ok(Part { files: std::mem::take(&mut self.delivered), tally: std::mem::take(&mut self.tally) })
+        Ok(Part {
+            files: std::mem::take(&mut self.delivered),
+            tally: std::mem::take(&mut self.tally),
+            events: std::mem::take(&mut self.events),
+        })
     }
 
     fn seal_letters(&mut self) -> Result<LetterPart, StageError> {
@@ -375,6 +393,8 @@ impl Worker {
             letters.discard();
         }
         self.tally.clear();
+        self.events.clear();
+        self.events_bytes = 0;
         self.broken = false;
         self.count();
     }
@@ -383,6 +403,7 @@ impl Worker {
     /// allocators what both let go.
     fn rest(&mut self) {
         let holds = !self.earlier.is_empty()
+            || !self.events.is_empty()
             || self.bench.as_ref().is_some_and(|bench| !bench.writer.is_empty())
             || self.letters.as_ref().is_some_and(|letters| !letters.is_empty());
         if self.rested || holds {
@@ -406,6 +427,7 @@ impl Worker {
     fn count(&mut self) {
         let earlier: usize = self.earlier.iter().map(Writer::held_bytes).sum();
         let now = earlier
+            + self.events_bytes
             + self.bench.as_ref().map_or(0, |bench| bench.writer.held_bytes())
             + self.letters.as_ref().map_or(0, LetterBench::held_bytes);
         self.held.add(now);

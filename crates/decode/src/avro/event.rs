@@ -3,7 +3,7 @@
 //! An event is gone over once, which finds out where its fields lie; then those that are wanted are read.
 
 use crate::column::Struct;
-use crate::debezium::{Extras, Op, Place, place};
+use crate::debezium::{Debezium, Extras, Op, Part, Place, place};
 use crate::error::{BadKind, Fail, Refused};
 
 use super::datum::{Datum, NO_BRANCH};
@@ -23,7 +23,7 @@ pub(crate) struct Event {
     op: Field,
     before: Option<Row>,
     after: Row,
-    tells_deletes: bool,
+    wanted: Extras,
     extras: Vec<Extra>,
 }
 
@@ -92,20 +92,21 @@ impl Event {
             }
         }
         let fields = record.iter().map(|(_, node)| *node).collect();
-        let tells_deletes = wanted.tells_deletes;
-        Some(Self { fields, op: field("op")?, before, after, tells_deletes, extras })
+        Some(Self { fields, op: field("op")?, before, after, wanted: wanted.clone(), extras })
     }
 
     /// Reads an event; whether there is a row of it.
     pub(crate) fn read(&self, walk: Walk, datum: &mut Datum, root: &mut Struct) -> Result<bool, Refused> {
         let places = self.places(walk.schema, datum)?;
         let op = self.op(walk.schema, &places)?;
-        if op != Op::Row && !self.tells_deletes {
+        let Some(part) = self.wanted.row_of(op)? else { return Ok(false) };
+        let found = self.row(walk.schema, op, part, &places)?;
+        if found.is_none() && self.wanted.wanted == Debezium::Before {
             return Ok(false);
         }
         let row = root.len;
         root.open_row();
-        if let Some((found, mut datum)) = self.row(walk.schema, op, &places)? {
+        if let Some((found, mut datum)) = found {
             walk.fields(&mut datum, &found.plan, root)?;
         }
         for extra in &self.extras {
@@ -133,7 +134,9 @@ impl Event {
         let places = self.places(schema, datum)?;
         let op = self.op(schema, &places)?;
         out.push('{');
-        if let Some((row, mut datum)) = self.row(schema, op, &places)? {
+        let part = self.wanted.row_of(op)?;
+        let row = part.map(|part| self.row(schema, op, part, &places)).transpose()?.flatten();
+        if let Some((row, mut datum)) = row {
             out.clear();
             json::write(&mut datum, schema, row.record, out, 0)?;
             out.pop();
@@ -173,20 +176,25 @@ impl Event {
     }
 
     /// The row that the event is about, if it has one.
-    fn row<'a>(&self, schema: &AvroSchema, op: Op, places: &[Datum<'a>]) -> Result<Option<(&Row, Datum<'a>)>, Refused> {
-        let row = match op {
-            Op::Row => Some(&self.after),
-            Op::Delete => self.before.as_ref(),
-            Op::Other => None,
+    fn row<'a>(
+        &self,
+        schema: &AvroSchema,
+        op: Op,
+        part: Part,
+        places: &[Datum<'a>],
+    ) -> Result<Option<(&Row, Datum<'a>)>, Refused> {
+        let row = match part {
+            Part::After => Some(&self.after),
+            Part::Before => self.before.as_ref(),
+            Part::Neither => None,
         };
-        let Some(row) = row else { return Ok(None) };
-        let mut datum = places[row.field.0].clone();
-        if enter(schema, row.field.1, &mut datum)? == Some(row.record) {
-            return Ok(Some((row, datum)));
+        if let Some(row) = row {
+            let mut datum = places[row.field.0].clone();
+            if enter(schema, row.field.1, &mut datum)? == Some(row.record) {
+                return Ok(Some((row, datum)));
+            }
         }
-        if op == Op::Row {
-            return Err(Fail::bad(BadKind::NotAnObject, "the event says that a row is there, and has no 'after'"));
-        }
+        self.wanted.lacks(op, part)?;
         Ok(None)
     }
 }

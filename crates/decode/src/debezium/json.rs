@@ -14,7 +14,7 @@ use crate::column::{Data, Struct};
 use crate::error::{BadKind, Fail, Refused};
 use crate::scan::{Cursor, quote};
 
-use super::{Extras, Op, Place, place};
+use super::{Debezium, Extras, Op, Part, Place, place};
 
 /// Schemas whose meaning is kept.
 const MOST_SCHEMAS: usize = 100;
@@ -57,6 +57,15 @@ impl Flattener {
     pub(crate) fn flatten(&mut self, message: &str, root: &Struct) -> Result<Option<&str>, Refused> {
         let outer = members(message)?;
         let of = |name: &str| outer.iter().find(|member| member.0 == name).map(|member| member.1);
+        if self.extras.wanted == Debezium::Keys {
+            let (key, schema) = match (of("payload"), of("schema")) {
+                (Some(payload), schema @ Some(_)) if outer.len() == 2 => (payload, schema),
+                _ => (message.trim(), None),
+            };
+            // An object, or a fault.
+            members(key)?;
+            return self.row(Some(key), schema, root).map(|()| Some(self.flat.as_str()));
+        }
         let (members, schema) = match (of("payload"), of("schema")) {
             (Some("null"), Some(_)) if outer.len() == 2 => return Ok(None),
             (Some(payload), schema @ Some(_)) if outer.len() == 2 => (members(payload)?, schema),
@@ -71,26 +80,21 @@ impl Flattener {
                 "the message is no Debezium event: it has no 'op' of c, r, u, d, t or m",
             ));
         };
-        if op != Op::Row && !self.extras.tells_deletes {
-            return Ok(None);
-        }
-        let row = match op {
-            Op::Row => member("after"),
-            Op::Delete => member("before"),
-            Op::Other => None,
+        let Some(which) = self.extras.row_of(op)? else { return Ok(None) };
+        let row = match which {
+            Part::After => member("after"),
+            Part::Before => member("before"),
+            Part::Neither => None,
         };
         let row = row.filter(|text| text.starts_with('{'));
-        if op == Op::Row && row.is_none() {
-            return Err(Fail::bad(BadKind::NotAnObject, "the event says that a row is there, and has no 'after'"));
+        if row.is_none() {
+            self.extras.lacks(op, which)?;
+            if self.extras.wanted == Debezium::Before {
+                return Ok(None);
+            }
         }
-        let meanings = schema.map(|text| meanings_of(&mut self.schemas, text, root)).filter(|one| !one.is_empty());
-        self.flat.clear();
-        self.flat.push('{');
-        match (row, meanings) {
-            (Some(row), None) => self.flat.push_str(row[1..row.len() - 1].trim()),
-            (Some(row), Some(meanings)) => meant(row, meanings, &mut self.flat)?,
-            (None, _) => {}
-        }
+        self.row(row, schema, root)?;
+        self.flat.pop();
         for name in &self.extras.names {
             let value = match place(name) {
                 Place::Deleted => Some(if op == Op::Delete { "true" } else { "false" }.to_owned()),
@@ -107,6 +111,20 @@ impl Flattener {
         }
         self.flat.push('}');
         Ok(Some(&self.flat))
+    }
+
+    /// Begins the flat object with a row's members, as what they mean, and ends it.
+    fn row(&mut self, row: Option<&str>, schema: Option<&str>, root: &Struct) -> Result<(), Refused> {
+        let meanings = schema.map(|text| meanings_of(&mut self.schemas, text, root)).filter(|one| !one.is_empty());
+        self.flat.clear();
+        self.flat.push('{');
+        match (row, meanings) {
+            (Some(row), None) => self.flat.push_str(row[1..row.len() - 1].trim()),
+            (Some(row), Some(meanings)) => meant(row, meanings, &mut self.flat)?,
+            (None, _) => {}
+        }
+        self.flat.push('}');
+        Ok(())
     }
 }
 
@@ -164,7 +182,7 @@ fn meanings(text: &str, root: &Struct) -> Option<Meanings> {
         fields.iter().find(|field| field["field"] == name)?["fields"].as_array()
     };
     let mut meanings = Meanings::new();
-    for field in named("after").or_else(|| named("before"))? {
+    for field in named("after").or_else(|| named("before")).or_else(|| schema["fields"].as_array())? {
         if let Some(name) = field["field"].as_str()
             && let Some(column) = root.keys.field(name)
             && let Some(meaning) = meaning(field, &root.fields[column].data)

@@ -6,10 +6,10 @@ use apache_avro::types::Value;
 use super::avro::{schema_of, written};
 use super::*;
 use crate::avro::Form;
-use crate::{Encoding, Format};
+use crate::{Debezium, Encoding, Format};
 
 fn events(table: &SchemaRef, transforms: &[&str], encoding: Encoding) -> Decoder {
-    let format = Format { encoding, debezium: true, ..Format::default() };
+    let format = Format { encoding, debezium: Debezium::Rows, ..Format::default() };
     Decoder::with_format(table, "web", &Transforms::parse(transforms).expect("transforms"), &format).expect("a plan")
 }
 

@@ -69,6 +69,7 @@ impl SealedFile {
             num_records: self.rows,
             stats: self.stats,
             spans: self.spans,
+            chains: None,
         }
     }
 }

@@ -55,11 +55,14 @@ pub struct Staged {
     /// How many copies of a row go.
     pub(crate) deletes: DigestMap<u32>,
     pub(crate) delete_names: Names,
+    /// Of events by key: every key that they touch, and whose the last event is. What is there under one goes, if
+    /// something is there.
+    pub(crate) touched: Option<DigestMap<Arc<str>>>,
 }
 
 /// Key columns of rows, kept to name one in a message.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names(Vec<RecordBatch>);
+pub(crate) struct Names(pub Vec<RecordBatch>);
 
 impl Names {
     /// The key that has this digest.
@@ -83,7 +86,14 @@ impl Staged {
             insert_names: Names::default(),
             deletes: DigestMap::default(),
             delete_names: Names::default(),
+            touched: None,
         }
+    }
+
+    /// Its new files, and what records they stand for.
+    #[must_use]
+    pub fn batch(&self) -> &Batch {
+        &self.batch
     }
 
     /// The files that hold its new rows.
@@ -98,7 +108,7 @@ impl Staged {
         self.shape
     }
 
-    /// Rows that go.
+    /// Rows that go by name; of events by key that is known once they are committed.
     #[must_use]
     pub fn deleted_rows(&self) -> u64 {
         self.deletes.values().map(|copies| u64::from(*copies)).sum()
@@ -166,7 +176,7 @@ impl Stager {
         Ok(staged)
     }
 
-    fn write(&mut self, batches: &[RecordBatch], kind: Option<(&str, i64)>) -> Result<(), EncodeError> {
+    pub(super) fn write(&mut self, batches: &[RecordBatch], kind: Option<(&str, i64)>) -> Result<(), EncodeError> {
         for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
             let rows = batch.num_rows();
             let Some((kind, step)) = kind else {
@@ -187,7 +197,12 @@ impl Stager {
     }
 
     /// Parts rows as the writer does, by the partition values of their files, in their order.
-    fn part(&self, batch: &RecordBatch, digests: Vec<Digest>, groups: &mut Groups) -> Result<(), EncodeError> {
+    pub(super) fn part(
+        &self,
+        batch: &RecordBatch,
+        digests: Vec<Digest>,
+        groups: &mut Groups,
+    ) -> Result<(), EncodeError> {
         let failed = |source| EncodeError::Arrow { table: self.layout.table().to_owned(), source };
         let names = self.layout.partition_columns();
         let logged = self.layout.logged_partition_columns();
@@ -209,7 +224,7 @@ impl Stager {
     }
 
     /// Puts all files, and says who the rows of each are.
-    fn deliver(
+    pub(super) fn deliver(
         &mut self,
         mut groups: Groups,
         runtime: &Handle,
@@ -234,7 +249,7 @@ impl Stager {
     }
 }
 
-type Groups = HashMap<Vec<(String, Option<String>)>, Vec<Digest>>;
+pub(super) type Groups = HashMap<Vec<(String, Option<String>)>, Vec<Digest>>;
 
 fn refuse_deletes(keys: &Keys, change: &Change) -> Result<(), DeltaError> {
     let Some(batch) = change.deletes.iter().find(|batch| batch.num_rows() > 0) else { return Ok(()) };

@@ -15,6 +15,7 @@ use roaring::RoaringTreemap;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::chains::Chains;
 use super::files::LiveFile;
 use super::index::Digest;
 use super::key::Keys;
@@ -246,11 +247,13 @@ impl Job {
             sealed.push(file);
         }
         let (mut files, mut rows) = (Vec::new(), Vec::new());
-        let mut origins = origins.into_iter();
+        let (mut origins, chains) = (origins.into_iter(), sources.iter().map(Chains::of).collect::<Vec<_>>());
         for file in &sealed {
             let length = usize::try_from(file.rows()).expect("rows that were in memory");
-            rows.push(origins.by_ref().take(length).collect());
-            files.push(runtime.block_on(put(&self.layout, file))?);
+            let moved: Vec<Origin> = origins.by_ref().take(length).collect();
+            let chains = chains_of(&moved, &chains);
+            files.push(DataFile { chains, ..runtime.block_on(put(&self.layout, file))? });
+            rows.push(moved);
         }
         let layout = self.layout.clone();
         Ok(Rewritten { version: self.version, layout, sources, files, rows, offers: OFFERS })
@@ -288,6 +291,15 @@ impl Job {
         }
         Ok(rows)
     }
+}
+
+/// The tag of a file that these rows were moved to: they stay whose they were.
+fn chains_of(rows: &[Origin], sources: &[Chains]) -> Option<String> {
+    let mut chains = Chains::default();
+    for origin in rows {
+        chains.push(sources[usize::try_from(origin.source).expect("an index")].at(origin.row));
+    }
+    chains.to_tag()
 }
 
 fn live_mask(dead: &RoaringTreemap, from: u64, length: u64) -> BooleanArray {

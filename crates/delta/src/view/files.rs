@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::vector;
+use super::{chains, vector};
 use crate::layout::DataFile;
 
 /// One live file: all that its next `remove` and `add` have to say again.
@@ -47,7 +47,7 @@ impl LiveFile {
             size_bytes: file.size_bytes,
             modification_time_ms: file.modification_time_ms,
             stats: Some(file.stats.clone()),
-            tags: None,
+            tags: chains::tags(file.chains.as_ref()),
             vector: None,
             dead: RoaringTreemap::new(),
             rows: file.num_records,

@@ -74,6 +74,11 @@ impl Keys {
         Ok(Self { table: layout.table().to_owned(), columns, converter, unique: !key.is_empty() })
     }
 
+    /// The table's address.
+    pub(crate) fn table(&self) -> &str {
+        &self.table
+    }
+
     /// The columns to read for it.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.columns.iter().map(|column| column.name.as_str()).collect()
@@ -102,8 +107,8 @@ impl Keys {
             && let Some(row) = projected.columns().iter().find_map(first_null)
         {
             return Err(self.refuse(format!(
-                "the key ({}) of one of its rows holds NULL, and NULL equals nothing; leave such rows out of the \
-                 view with WHERE ... IS NOT NULL, or give them a value with COALESCE",
+                "the key ({}) of one of its rows holds NULL, and NULL equals nothing; leave such rows out with WHERE \
+                 ... IS NOT NULL, or give them a value with COALESCE",
                 self.describe(&projected, row)
             )));
         }
@@ -141,6 +146,39 @@ impl Keys {
 
     fn failed(&self, error: &ArrowError) -> DeltaError {
         self.refuse(format!("its keys can't be read: {error}; please report this"))
+    }
+}
+
+/// The rows of a batch that no key can name, each with the key column that has nothing in it: NULL, or what a partition
+/// column makes NULL.
+#[must_use]
+pub fn rows_without_key(layout: &Layout, key: &[String], batch: &RecordBatch) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for name in key {
+        let Some(column) = batch.column_by_name(name) else { continue };
+        let column = if layout.partition_columns().contains(name) { without_empty(column) } else { Arc::clone(column) };
+        if column.null_count() > 0 {
+            found.extend((0..column.len()).filter(|row| column.is_null(*row)).map(|row| (row, name.clone())));
+        }
+    }
+    found.sort_by_key(|(row, _)| *row);
+    found.dedup_by_key(|(row, _)| *row);
+    found
+}
+
+/// Refuses key columns that are not there, and types that name no row: the key columns of a table that events are taken
+/// into by key.
+///
+/// # Errors
+/// The first such column, with what to do.
+pub fn check_key(layout: &Layout, key: &[String]) -> Result<(), DeltaError> {
+    let keys = Keys::new(layout, key)?;
+    match keys.columns.iter().find(|column| column.data_type.is_nested()) {
+        None => Ok(()),
+        Some(column) => Err(DeltaError::Schema {
+            place: format!("the key of {}", layout.table()),
+            reason: format!("column {:?} is {}, and only plain values name a row", column.name, column.data_type),
+        }),
     }
 }
 

@@ -12,13 +12,18 @@
 //!   row of a key, are errors that name the row: the table is never silently another view.
 //! - Compaction moves rows and changes none; it gives way to everybody ([`compact`]).
 //!
+//! Events by key, of which nobody knows what was there before, are the other way in ([`latest`]): the change is what is
+//! there when it is committed.
+//!
 //! Read `change`, then `revise`, then `state`.
 
+mod chains;
 mod change;
 mod compact;
 mod files;
 mod index;
 mod key;
+mod latest;
 mod mode;
 mod revise;
 pub(crate) mod scanned;
@@ -27,7 +32,11 @@ mod sink;
 mod state;
 mod vector;
 
+pub(crate) use chains::CHAINS_TAG;
 pub use change::{Change, StageError, Staged};
 pub use compact::Compaction;
+pub use key::{check_key, rows_without_key};
+pub use latest::{ByKey, Moved, Stretch};
 pub use mode::{CHANGE_COLUMN, Mode, STEP_COLUMN, new_table};
 pub use sink::{Commit, Counts, Move, View, ViewOptions, ViewWriter};
+pub use state::INDEX_ROW_BYTES;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow_schema::{DataType, Field, Schema};
 
+use super::sink::ViewOptions;
 use crate::create::NewTable;
 use crate::error::DeltaError;
 use crate::features;
@@ -74,14 +75,22 @@ fn changelog(view: &TableSchema) -> Result<TableSchema, DeltaError> {
 }
 
 /// Is the table one that this mode can write to?
-pub(crate) fn check(mode: Mode, table: &str, configuration: &Configuration) -> Result<(), DeltaError> {
-    if let Some(what) = features::of_ingest_alone(&configuration.layout, configuration.row_ids.is_some()) {
-        return Err(DeltaError::Refused {
-            table: table.to_owned(),
-            feature: what,
-            hint: "only lakeward ingest keeps it; drop it with ALTER TABLE, or write the view to a table of its own"
-                .to_owned(),
-        });
+pub(crate) fn check(options: &ViewOptions, table: &str, configuration: &Configuration) -> Result<(), DeltaError> {
+    let refused = |feature: String, hint: &str| {
+        Err(DeltaError::Refused { table: table.to_owned(), feature, hint: hint.to_owned() })
+    };
+    let (mode, tracks_rows) = (options.mode, configuration.row_ids.is_some());
+    if options.writer.keeps_rules && tracks_rows {
+        return refused(
+            "the feature rowTracking".to_owned(),
+            "mode upsert would give rows that stay other ids; drop it with ALTER TABLE, or take mode append",
+        );
+    }
+    if !options.writer.keeps_rules
+        && let Some(what) = features::of_ingest_alone(&configuration.layout, tracks_rows)
+    {
+        let hint = "only lakeward ingest keeps it; drop it with ALTER TABLE, or write the view to a table of its own";
+        return refused(what, hint);
     }
     let is = |property: &str| {
         configuration.properties.get(property).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
@@ -91,8 +100,8 @@ pub(crate) fn check(mode: Mode, table: &str, configuration: &Configuration) -> R
         Mode::Upsert if is("delta.appendOnly") => Err(DeltaError::Refused {
             table: table.to_owned(),
             feature: "delta.appendOnly".to_owned(),
-            hint: "rows of a view in mode upsert come and go; take mode changelog, or unset the property with ALTER \
-                   TABLE ... UNSET TBLPROPERTIES ('delta.appendOnly')"
+            hint: "rows in mode upsert come and go; take another mode, or unset the property with ALTER TABLE ... \
+                   UNSET TBLPROPERTIES ('delta.appendOnly')"
                 .to_owned(),
         }),
         Mode::Upsert if is(VECTORS_PROPERTY) && configuration.features.iter().any(|name| name == "deletionVectors") => {
@@ -102,7 +111,7 @@ pub(crate) fn check(mode: Mode, table: &str, configuration: &Configuration) -> R
             place: format!("table {table}"),
             reason: format!(
                 "mode upsert marks rows dead, and this table does not allow it; run ALTER TABLE delta.`{table}` SET \
-                 TBLPROPERTIES ('{VECTORS_PROPERTY}' = 'true'), or let the pipeline create a table of its own"
+                 TBLPROPERTIES ('{VECTORS_PROPERTY}' = 'true'), or let lakeward make a new table"
             ),
         }),
         Mode::Changelog => {

@@ -2,16 +2,19 @@
 //! the commit says of it. Made anew for each attempt, from the state of the very version before it, so
 //! that no row comes back from the dead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use delta_kernel::actions::deletion_vector::DeletionVectorDescriptor;
 use roaring::RoaringTreemap;
 use tokio::runtime::Handle;
 
+use super::chains::Chains;
 use super::change::Staged;
 use super::files::LiveFile;
-use super::index::{Digest, Place};
+use super::index::{Digest, DigestMap, Place};
 use super::key::Keys;
+use super::latest::{Moved, moved_key};
 use super::state::State;
 use super::vector;
 use crate::commit::Rewrite;
@@ -42,12 +45,21 @@ impl Revision {
     pub(crate) fn new(
         state: &State,
         keys: &Keys,
+        moved: Moved,
         staged: &Staged,
         kernel: &Kernel,
         runtime: &Handle,
     ) -> Result<Self, DeltaError> {
-        let removed = find(state, keys, staged)?;
-        refuse_doubles(state, keys, staged)?;
+        let removed = match &staged.touched {
+            Some(touched) => find_touched(state, keys, moved, staged, touched)?,
+            None => {
+                let removed = find(state, keys, staged)?;
+                refuse_doubles(state, keys, staged)?;
+                removed
+            }
+        };
+        let come = staged.inserts.iter().map(Vec::len).sum::<usize>();
+        state.check_room(keys, state.index.len() + come - removed.len())?;
         let mut rows: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (_, place) in &removed {
             rows.entry(place.file).or_default().push(place.row);
@@ -72,6 +84,11 @@ impl Revision {
             touched.insert(number, Some(Marked { dead, vector }));
         }
         Ok(Self { removed, touched })
+    }
+
+    /// Rows that die by it.
+    pub(crate) fn gone(&self) -> u64 {
+        self.removed.len() as u64
     }
 
     /// What the commit says of the files touched.
@@ -111,6 +128,36 @@ impl Revision {
             }
         }
     }
+}
+
+/// What is there under the keys that events touch. A row that another log wrote last is a key that has changed logs.
+fn find_touched(
+    state: &State,
+    keys: &Keys,
+    moved: Moved,
+    staged: &Staged,
+    touched: &DigestMap<Arc<str>>,
+) -> Result<Vec<(Digest, Place)>, DeltaError> {
+    let mut chains: HashMap<u32, Chains> = HashMap::new();
+    let (mut removed, mut changed) = (Vec::new(), 0_u64);
+    for (&digest, to) in touched {
+        for place in state.index.places(digest) {
+            removed.push((digest, place));
+            let chains = chains.entry(place.file).or_insert_with(|| Chains::of(state.files.get(place.file)));
+            match chains.at(place.row).filter(|from| *from != to) {
+                None => {}
+                Some(from) if moved == Moved::Stop => {
+                    return Err(moved_key(keys, &staged.insert_names.of(keys, digest), from, to));
+                }
+                Some(_) => changed += 1,
+            }
+        }
+    }
+    if changed > 0 {
+        let table = keys.table();
+        tracing::warn!(table, keys = changed, "rows are replaced by records of another partition than theirs");
+    }
+    Ok(removed)
 }
 
 fn find(state: &State, keys: &Keys, staged: &Staged) -> Result<Vec<(Digest, Place)>, DeltaError> {

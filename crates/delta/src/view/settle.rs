@@ -187,7 +187,7 @@ impl View {
         Notes {
             commit_id: new_id(),
             app_id: self.table.app_id.clone(),
-            view: Some(self.view_note(None)),
+            view: Some(self.view_note(None, 0)),
             ..Notes::default()
         }
     }

@@ -1,6 +1,7 @@
 //! The sink itself: stage, commit, and keep the state at the table's newest version.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lakeward_protocol::ports::{Breach, Gap, Head, OutputLog, Permit, Put};
@@ -11,6 +12,7 @@ use tokio::runtime::Handle;
 use super::change::{Change, StageError, Staged, Stager};
 use super::compact::{Compaction, Compactor};
 use super::key::Keys;
+use super::latest::{ByKey, Moved, Stretch};
 use super::mode::{self, Mode};
 use super::revise::Revision;
 use super::state::State;
@@ -35,6 +37,8 @@ pub struct ViewOptions {
     pub writer: WriterOptions,
     /// When files are rewritten; `None` for never.
     pub compaction: Option<Compaction>,
+    /// How events by key are taken in.
+    pub by_key: ByKey,
 }
 
 /// One source partition's part of a step, as the sink stores it.
@@ -90,6 +94,8 @@ pub struct View {
     counts: Counts,
     /// The newest RESTORE that the user chose to go on after.
     accepted: Option<TableVersion>,
+    /// Live rows, for whoever watches.
+    counter: Arc<AtomicUsize>,
 }
 
 impl View {
@@ -99,22 +105,23 @@ impl View {
     /// A table that the mode can't write to, with what to do; keys that it does not have; two rows of
     /// one key.
     pub fn open(table: Table, options: ViewOptions) -> Result<Self, DeltaError> {
-        mode::check(options.mode, table.name(), &table.configuration)?;
+        mode::check(&options, table.name(), &table.configuration)?;
         let layout = table.layout();
         let keys = keys(&layout, &options)?;
         let stager = stager(&layout, &options)?;
         let compactor = Compactor::new(options.compaction.clone(), options.writer.clone(), table.runtime.clone());
         let mut view = Self {
             table,
-            options,
             keys,
             stager,
-            state: State::default(),
+            state: State::new(options.by_key.most_rows),
+            options,
             synced: None,
             tried: None,
             compactor,
             counts: Counts::default(),
             accepted: None,
+            counter: Arc::default(),
         };
         view.sync()?;
         Ok(view)
@@ -138,6 +145,12 @@ impl View {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.state.index.len()
+    }
+
+    /// [`rows`](Self::rows) as it goes on, for metrics.
+    #[must_use]
+    pub fn counter(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.counter)
     }
 
     /// Writes a step's change into files that no commit names yet.
@@ -194,14 +207,13 @@ impl View {
                 self.tried = Some((id, version));
             }
             let txns: Vec<_> = moves.iter().map(|each| (each.app_id.clone(), each.to.last())).collect();
-            let notes = self.notes(id, staged);
+            let notes = self.notes(id);
             let mut more = Map::new();
             more.insert("moves".to_owned(), moves.iter().map(Move::to_json).collect());
             if let Some(at) = self.accepted.filter(|at| self.is_first_after(*at, moves)) {
                 more.insert("acceptedRestore".to_owned(), json!(at.0));
             }
-            let said = Said { notes: &notes, txns: &txns, more: &more };
-            if self.put_change(version.0, &said, staged)? == Put::Done {
+            if self.put_change(version.0, Said { notes, txns: &txns, more: &more }, staged)? == Put::Done {
                 return Ok(Commit::Done(version));
             }
         }
@@ -248,10 +260,10 @@ impl View {
         if layout.shape() == self.stager.layout.shape() {
             return Ok(());
         }
-        mode::check(self.options.mode, self.table.name(), &self.table.configuration)?;
+        mode::check(&self.options, self.table.name(), &self.table.configuration)?;
         self.keys = keys(&layout, &self.options)?;
         self.stager = stager(&layout, &self.options)?;
-        (self.state, self.synced) = (State::default(), None);
+        (self.state, self.synced) = (State::new(self.options.by_key.most_rows), None);
         Ok(())
     }
 
@@ -270,6 +282,7 @@ impl View {
         };
         self.state.sync(&self.table.kernel, &snapshot, &self.keys)?;
         self.synced = Some(wanted);
+        self.counter.store(self.rows(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -315,28 +328,27 @@ impl View {
         self.stager.layout.shape()
     }
 
-    fn notes(&self, id: CommitId, staged: Option<&Staged>) -> Notes {
+    fn notes(&self, id: CommitId) -> Notes {
         Notes {
             commit_id: id.to_string(),
             app_id: self.table.app_id.clone(),
             topic: self.table.topic.as_ref().map(|topic| topic.name.clone()),
             topic_id: self.table.topic.as_ref().and_then(Topic::id_text),
-            view: Some(self.view_note(staged)),
             ..Notes::default()
         }
     }
 
-    /// What a change does to the table's rows.
-    pub(super) fn view_note(&self, staged: Option<&Staged>) -> ViewNote {
+    /// What a change does to the table's rows, of which so many go.
+    pub(super) fn view_note(&self, staged: Option<&Staged>, gone: u64) -> ViewNote {
         ViewNote {
             mode: self.options.mode.word().to_owned(),
             came: staged.map_or(0, |staged| staged.files().iter().map(|file| file.num_records).sum()),
-            gone: staged.map_or(0, Staged::deleted_rows),
+            gone,
         }
     }
 
     /// Puts a version with a change, made for the version before it and no other.
-    fn put_change(&mut self, version: u64, said: &Said<'_>, staged: Option<&Staged>) -> Result<Put, DeltaError> {
+    fn put_change(&mut self, version: u64, said: Said<'_>, staged: Option<&Staged>) -> Result<Put, DeltaError> {
         let is_upsert = self.options.mode == Mode::Upsert;
         if is_upsert && self.synced != Some((self.table.reopened, version - 1)) {
             // Not the version that the state stands for: nothing is put, which is no news of a taken one.
@@ -344,20 +356,24 @@ impl View {
         }
         let revision = match staged.filter(|_| is_upsert) {
             Some(staged) => {
-                Some(Revision::new(&self.state, &self.keys, staged, &self.table.kernel, &self.table.runtime)?)
+                let (moved, kernel, runtime) = (self.options.by_key.moved, &self.table.kernel, &self.table.runtime);
+                Some(Revision::new(&self.state, &self.keys, moved, staged, kernel, runtime)?)
             }
             None => None,
         };
+        let gone = revision.as_ref().map_or_else(|| staged.map_or(0, Staged::deleted_rows), Revision::gone);
         let rewrite = revision.as_ref().map(|revision| revision.rewrite(&self.state, now_ms()));
         let batch = staged.map(|staged| &staged.batch);
         let rewrite = rewrite.as_ref().filter(|rewrite: &&Rewrite| !rewrite.actions.is_empty());
-        let Said { notes, txns, more } = *said;
-        let put = self.table.put_version(version, &Contents { notes, txns, batch, rewrite, more })?;
+        let Said { notes, txns, more } = said;
+        let notes = Notes { view: Some(self.view_note(staged, gone)), ..notes };
+        let put = self.table.put_version(version, &Contents { notes: &notes, txns, batch, rewrite, more })?;
         if put == Put::Done && is_upsert {
             if let (Some(revision), Some(staged)) = (revision, staged) {
                 revision.apply(&mut self.state, staged);
             }
             self.synced = Some((self.table.reopened, version));
+            self.counter.store(self.rows(), Ordering::Relaxed);
         }
         Ok(put)
     }
@@ -380,14 +396,13 @@ impl OutputLog for View {
 
     fn put(&mut self, permit: &Permit, batch: Option<&Staged>) -> Result<Put, DeltaError> {
         let advances = permit.advances().iter();
-        let txns: Vec<_> = advances.map(|(partition, each)| (self.table.key(*partition), each.to.last())).collect();
-        let told = match batch {
-            Some(staged) => staged.batch.tally.clone(),
-            None => self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        };
-        let mut notes = self.table.notes(permit, Some(&told));
-        notes.view = Some(self.view_note(batch));
-        self.put_change(permit.version().0, &Said { notes: &notes, txns: &txns, more: &Map::new() }, batch)
+        let mut txns: Vec<_> = advances.map(|(partition, each)| (self.table.key(*partition), each.to.last())).collect();
+        txns.extend(self.table.marks(permit));
+        let counted = || self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let told = batch.map_or_else(counted, |staged| staged.batch.tally.clone());
+        // A commit of frontiers alone may be one that somebody chose.
+        let notes = self.table.notes(permit, Some(&told).filter(|told| batch.is_some() || !told.is_empty()));
+        self.put_change(permit.version().0, Said { notes, txns: &txns, more: &Map::new() }, batch)
     }
 
     fn find(&mut self, commit: CommitId, from: TableVersion) -> Result<Option<TableVersion>, DeltaError> {
@@ -411,6 +426,7 @@ impl OutputLog for View {
 pub struct ViewWriter {
     keys: Arc<Keys>,
     stager: Stager,
+    moved: Moved,
 }
 
 impl ViewWriter {
@@ -419,7 +435,7 @@ impl ViewWriter {
     /// # Errors
     /// Keys that it does not have; a schema that no file can be written for.
     pub fn open(layout: &Layout, options: &ViewOptions) -> Result<Self, DeltaError> {
-        Ok(Self { keys: keys(layout, options)?, stager: stager(layout, options)? })
+        Ok(Self { keys: keys(layout, options)?, stager: stager(layout, options)?, moved: options.by_key.moved })
     }
 
     /// As [`View::stage`].
@@ -429,11 +445,25 @@ impl ViewWriter {
     pub fn stage(&mut self, change: &Change, runtime: &Handle) -> Result<Staged, StageError> {
         self.stager.stage(&self.keys, change, runtime)
     }
+
+    /// Writes the newest rows of events by key, for a view in mode upsert with a key. Where several logs have events of
+    /// one key and that is no error, the last stretch's counts.
+    ///
+    /// # Errors
+    /// As [`View::stage`]; a key that changes logs where it must not.
+    pub fn stage_latest(
+        &mut self,
+        stretches: &[Stretch],
+        tally: BTreeMap<PartitionId, Tally>,
+        runtime: &Handle,
+    ) -> Result<Staged, StageError> {
+        self.stager.stage_latest(&self.keys, self.moved, stretches, tally, runtime)
+    }
 }
 
 /// What a commit says beside its files.
 struct Said<'a> {
-    notes: &'a Notes,
+    notes: Notes,
     txns: &'a [(String, i64)],
     more: &'a Map<String, Value>,
 }

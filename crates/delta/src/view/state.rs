@@ -18,11 +18,16 @@ use crate::error::DeltaError;
 use crate::kernel::Kernel;
 
 /// See the module's header.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct State {
     pub index: Index,
     pub files: Files,
+    /// The most rows that the index may have.
+    most_rows: usize,
 }
+
+/// What a row takes in the index at most: see [`super::index`].
+pub const INDEX_ROW_BYTES: usize = 57;
 
 /// How the files of a version differ from those known.
 #[derive(Default)]
@@ -36,6 +41,23 @@ struct Difference {
 }
 
 impl State {
+    /// Of nothing, for a table of so many rows at most.
+    pub(crate) fn new(most_rows: usize) -> Self {
+        Self { index: Index::default(), files: Files::default(), most_rows }
+    }
+
+    /// Would the index pass its bound with so many rows?
+    ///
+    /// # Errors
+    /// It would: what to do.
+    pub(crate) fn check_room(&self, keys: &Keys, rows: usize) -> Result<(), DeltaError> {
+        let most = self.most_rows;
+        if rows <= most {
+            return Ok(());
+        }
+        Err(DeltaError::TooManyKeys { table: keys.table().to_owned(), rows, most, row_bytes: INDEX_ROW_BYTES })
+    }
+
     /// Becomes the state of a snapshot. After an error it is of no one version, but consistent in
     /// itself: the next call goes on from there.
     ///
@@ -138,6 +160,7 @@ impl State {
                 self.index.add(digest, Place { file: number, row });
             }
             rows += projected.num_rows() as u64;
+            self.check_room(keys, self.index.len())?;
         }
         Ok(rows)
     }

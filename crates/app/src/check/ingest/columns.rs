@@ -1,7 +1,7 @@
 //! The schema that messages have, where that is known before any of them, against the table's columns.
 
 use arrow_schema::{Schema, SchemaRef};
-use lakeward_decode::Encoding;
+use lakeward_decode::{Debezium, Encoding};
 
 use crate::creation;
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ use crate::session::Session;
 /// A registry that does not answer, a schema that no table can have.
 pub fn compared(plan: &Plan, session: &Session, table: &SchemaRef) -> Result<String, Failure> {
     // There the schema is that of the event, and the columns are those of the row in it.
-    if plan.format.debezium {
+    if plan.format.debezium != Debezium::No {
         return Ok(String::new());
     }
     let Some((place, known)) = creation::known(plan, session)? else { return Ok(String::new()) };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lakeward_delta::Table;
+use lakeward_delta::DeltaError;
 use lakeward_protocol::core::{Action, Core, Event, Reason};
 use lakeward_protocol::ports::{Bounds, Gap, OutputLog};
 use lakeward_protocol::position::{CommitId, Frontier, PartitionId};
@@ -29,7 +29,11 @@ impl Outlook {
     ///
     /// # Errors
     /// The table can't be read.
-    pub fn new(mut core: Core, table: &mut Table, holds: &BTreeMap<PartitionId, Bounds>) -> Result<Self, Failure> {
+    pub fn new(
+        mut core: Core,
+        table: &mut impl OutputLog<Error = DeltaError>,
+        holds: &BTreeMap<PartitionId, Bounds>,
+    ) -> Result<Self, Failure> {
         let mut outlook = Self::default();
         core.on(Event::Gained(holds.keys().copied().collect()));
         loop {

@@ -67,12 +67,12 @@ pub fn run(
             let mut decoded = decoded.map_err(|error| failed(error.into()))?;
             let empty = arrow_array::RecordBatch::new_empty(std::sync::Arc::clone(bench.decoder.schema()));
             let batch = std::mem::replace(&mut decoded.batch, empty);
-            let sifted = bench.sifted(batch, &records, &decoded).map_err(failed)?;
+            let (sifted, _) = bench.judged(batch, &records, next, &decoded).map_err(failed)?;
             if let Some(letters) = &mut letters {
                 letters.add(&records, &sifted.bad).map_err(failed)?;
             }
             seen.records += decoded.next - next;
-            seen.take(&records, sifted.batch.num_rows(), decoded.tombstones, sifted.bad);
+            seen.take(&records, sifted.batch.num_rows(), sifted.tombstones, sifted.bad);
             next = decoded.next;
         }
     }

@@ -1,6 +1,7 @@
 //! Views as tables: what they hold after each step, whoever else writes.
 
 mod contract;
+mod latest;
 mod named;
 mod random;
 mod readers;

@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, String
 use futures::TryStreamExt;
 use lakeward_delta::encode::WriterOptions;
 use lakeward_delta::scan::Scan;
-use lakeward_delta::view::{Change, Commit, Compaction, Mode, Move, StageError, View, ViewOptions, new_table};
+use lakeward_delta::view::{ByKey, Change, Commit, Compaction, Mode, Move, StageError, View, ViewOptions, new_table};
 use lakeward_delta::{Created, DeltaError, Table, TableOptions, TableSchema, create_on};
 use lakeward_protocol::position::{CommitId, TableVersion};
 use object_store::memory::InMemory;
@@ -67,7 +67,7 @@ pub struct Lake {
 
 pub fn view_options(mode: Mode, key: &[&str], compaction: Option<Compaction>) -> ViewOptions {
     let key = key.iter().map(|name| (*name).to_owned()).collect();
-    ViewOptions { mode, key, writer: WriterOptions::default(), compaction }
+    ViewOptions { mode, key, writer: WriterOptions::default(), compaction, by_key: ByKey::default() }
 }
 
 /// Rewrites whatever it can.

@@ -1,20 +1,25 @@
-//! Messages without a value: each deletes the row of its key, in a source that has one.
+//! Messages without a value: each deletes the row of its key, in a source or a table that has one.
 //!
 //! A key is decoded as a value would be: into the key's columns, of an object that has them, or of a plain value where
-//! one column is the key. What is no JSON is that value as text.
+//! one column is the key. What is no JSON is that value as text. Where values have Confluent's framing a key that begins
+//! as such is read by its schema; text does not begin so.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, new_null_array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use lakeward_decode::{Bad, BadKind, Decoder, PlanError, Transforms};
+use arrow_select::concat::concat_batches;
+use lakeward_decode::{Bad, BadKind, Debezium, Decoder, Format, PlanError, Transforms, Unavailable};
 use lakeward_protocol::records::Records;
 use serde::de::IgnoredAny;
 
 /// Reads the keys of messages without a value.
 pub struct Tombstones {
     decoder: Decoder,
+    /// Of keys that have a frame.
+    framed: Option<Decoder>,
     /// Where the key's columns stand in the source.
     places: Vec<usize>,
     /// The name of the key's only column, and whether it takes any text.
@@ -45,19 +50,47 @@ impl Tombstones {
             _ => None,
         };
         let decoder = Decoder::new(&schema, topic, &Transforms::default())?;
-        Ok(Self { decoder, places: places.to_vec(), only })
+        Ok(Self { decoder, framed: None, places: places.to_vec(), only })
+    }
+
+    /// The same, for messages of that format.
+    ///
+    /// # Errors
+    /// As [`Tombstones::new`].
+    pub fn with_format(columns: &Schema, places: &[usize], topic: &str, format: &Format) -> Result<Self, PlanError> {
+        let mut tombstones = Self::new(columns, places, topic)?;
+        let decoder =
+            |format: &Format, schema: &SchemaRef| Decoder::with_format(schema, topic, &Transforms::default(), format);
+        let schema = Arc::clone(tombstones.decoder.schema());
+        if format.debezium != Debezium::No {
+            let keys = Format { debezium: Debezium::Keys, ..Format::default() };
+            tombstones.decoder = decoder(&keys, &schema)?;
+        }
+        tombstones.framed = format.of_framed_keys().map(|keys| decoder(&keys, &schema)).transpose()?;
+        Ok(tombstones)
     }
 
     /// The rows that go by these messages, as rows of `schema`, which begins with the source's columns. Messages that
-    /// name no row are bad. `None` where no message is without a value.
-    pub fn read(&mut self, records: &Records, schema: &SchemaRef, bad: &mut Vec<Bad>) -> Option<Gone> {
-        let mut keys = Records::new(records.partition(), records.from());
-        let mut entries = Vec::new();
-        for (at, entry) in records.entries().iter().enumerate() {
+    /// name no row are bad. `None` where none of them is without a value.
+    ///
+    /// # Errors
+    /// A schema is needed, and nobody can say whether it is there.
+    pub fn read(
+        &mut self,
+        records: &Records,
+        which: Range<usize>,
+        schema: &SchemaRef,
+        bad: &mut Vec<Bad>,
+    ) -> Result<Option<Gone>, Unavailable> {
+        let empty = || (Records::new(records.partition(), records.from()), Vec::new());
+        let [mut plain, mut framed] = [empty(), empty()];
+        for (at, entry) in records.entries().iter().enumerate().take(which.end).skip(which.start) {
             match (records.value(entry), records.key(entry)) {
                 (Some(_), _) => {}
                 (None, Some(key)) => {
-                    let object = self.as_object(key);
+                    let has_frame = self.framed.is_some() && key.first() == Some(&0);
+                    let (keys, entries) = if has_frame { &mut framed } else { &mut plain };
+                    let object = if has_frame { key.into() } else { self.as_object(key) };
                     keys.push(entry.offset, entry.timestamp_ms, entry.timestamp_type, Some(&object));
                     entries.push(at);
                 }
@@ -67,26 +100,16 @@ impl Tombstones {
                 }
             }
         }
-        if entries.is_empty() {
-            return None;
+        let mut all: Vec<Gone> = Vec::new();
+        for (decoder, (keys, entries)) in [(Some(&mut self.decoder), plain), (self.framed.as_mut(), framed)] {
+            if let Some(decoder) = decoder.filter(|_| !entries.is_empty()) {
+                all.push(gone(decoder, keys, &entries, (&self.places, schema), bad)?);
+            }
         }
-        keys.pad();
-        let decoded = self.decoder.decode(&keys);
-        bad.extend(decoded.bad.iter().map(|wrong| Bad {
-            entry: entries[wrong.entry],
-            kind: wrong.kind,
-            detail: format!(
-                "a message without a value deletes the row of its key, and its key is none: {}",
-                wrong.detail
-            ),
-        }));
-        let rows = decoded.batch.num_rows();
-        let mut columns: Vec<_> = schema.fields().iter().map(|field| new_null_array(field.data_type(), rows)).collect();
-        for (place, column) in self.places.iter().zip(decoded.batch.columns()) {
-            columns[*place] = Arc::clone(column);
-        }
-        let entries = (0..rows).map(|row| entries[decoded.entry_of(row)]).collect();
-        Some(Gone { rows: lakeward_circuit::delta::batch(schema, columns, rows), entries })
+        Ok(all.into_iter().reduce(|one, other| Gone {
+            rows: concat_batches(schema, [&one.rows, &other.rows]).expect("rows of one schema"),
+            entries: [one.entries, other.entries].concat(),
+        }))
     }
 
     /// The key as an object of its columns. One that is none stays as it is, to be refused.
@@ -104,6 +127,32 @@ impl Tombstones {
         let value = if is_value { Cow::Borrowed(text) } else { quoted(text).into() };
         format!("{{{}:{value}}}", quoted(name)).into_bytes().into()
     }
+}
+
+/// Keys as rows of a schema, in which their columns have these places. `entries` are those of the keys.
+fn gone(
+    decoder: &mut Decoder,
+    mut keys: Records,
+    entries: &[usize],
+    (places, schema): (&[usize], &SchemaRef),
+    bad: &mut Vec<Bad>,
+) -> Result<Gone, Unavailable> {
+    keys.pad();
+    let decoded = decoder.try_decode(&keys, 0)?;
+    drop(decoder.take_unknown_fields());
+    assert_eq!(decoded.next, keys.len(), "keys are not larger inside than outside");
+    bad.extend(decoded.bad.iter().map(|wrong| Bad {
+        entry: entries[wrong.entry],
+        kind: wrong.kind,
+        detail: format!("a message without a value deletes the row of its key, and its key is none: {}", wrong.detail),
+    }));
+    let rows = decoded.batch.num_rows();
+    let mut columns: Vec<_> = schema.fields().iter().map(|field| new_null_array(field.data_type(), rows)).collect();
+    for (place, column) in places.iter().zip(decoded.batch.columns()) {
+        columns[*place] = Arc::clone(column);
+    }
+    let entries = (0..rows).map(|row| entries[decoded.entry_of(row)]).collect();
+    Ok(Gone { rows: lakeward_circuit::delta::batch(schema, columns, rows), entries })
 }
 
 #[cfg(test)]
@@ -172,7 +221,7 @@ mod tests {
         for (key, text, expected) in cases {
             let (mut tombstones, schema) = tombstones(key);
             let mut bad = Vec::new();
-            let gone = tombstones.read(&records(&[Some(text)]), &schema, &mut bad).expect("a tombstone");
+            let gone = tombstones.read(&records(&[Some(text)]), 0..2, &schema, &mut bad).unwrap().expect("a tombstone");
             let found = match bad.as_slice() {
                 [] => {
                     let options = arrow_cast::display::FormatOptions::default().with_null("NULL");
@@ -195,11 +244,11 @@ mod tests {
         let (mut tombstones, schema) = tombstones(NUMBER);
         let mut bad = Vec::new();
         let input = records(&[Some("1"), None, Some("x"), Some("4"), Some("1")]);
-        let gone = tombstones.read(&input, &schema, &mut bad).expect("tombstones");
+        let gone = tombstones.read(&input, 0..input.len(), &schema, &mut bad).unwrap().expect("tombstones");
         assert_eq!(gone.entries, [1, 4, 5], "{}", pretty_format_batches(&[gone.rows]).unwrap());
         let mut wrong: Vec<usize> = bad.iter().map(|bad| bad.entry).collect();
         wrong.sort_unstable();
         assert_eq!(wrong, [2, 3], "one without a key, and one whose key is none: {bad:?}");
-        assert!(tombstones.read(&records(&[]), &schema, &mut bad).is_none());
+        assert!(tombstones.read(&records(&[]), 0..1, &schema, &mut bad).unwrap().is_none());
     }
 }
