@@ -14,7 +14,7 @@ pub const RECORD: &str = r#"{"type":"record","name":"R","fields":[{"name":"id","
     {"name":"date","type":"string"}]}"#;
 
 /// A number of 7 bits a byte; Avro and Protobuf write numbers so.
-fn varint(mut value: u64) -> Vec<u8> {
+pub fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
         bytes.push((value & 0x7f) as u8 | 0x80);

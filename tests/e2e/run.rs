@@ -6,6 +6,7 @@
 mod commands;
 mod exact;
 mod faults;
+mod formats;
 pub mod job;
 mod judge;
 mod kills;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use lakeward_circuit::compile::{Compiled, SinkPlan};
 use lakeward_circuit::pipeline::{
-    DeltaSink, KafkaSetting, KafkaSink, KafkaSource, Mode, Origin, Source as SourceSql, Target,
+    DeltaSink, Encoding, KafkaSetting, KafkaSink, KafkaSource, Language, Mode, Origin, Source as SourceSql, Target,
 };
 use lakeward_delta::{Checkpoints, DeltaError, Table, TableOptions, TableSchema, view};
 use lakeward_kafka::{KafkaError, Sink, SinkConfig, Source, SourceConfig};
@@ -19,6 +19,7 @@ use crate::cli::pipeline::{CheckArgs, CheckOther};
 use crate::failure::Failure;
 use crate::pipeline::{self, Way};
 use crate::report::{counted, grouped};
+use crate::run::formats;
 use crate::run::messages::MessageWriter;
 use crate::secrets;
 use crate::session::Session;
@@ -49,7 +50,8 @@ fn run_pipeline(path: &Path, offline: bool) -> Result<(), Failure> {
     );
     println!();
     for source in &pipeline.sources {
-        let found = if session.is_some() { at_source(source) } else { Ok(String::new()) };
+        let files = formats::of(source).map_err(|failure| failure.text);
+        let found = files.and_then(|_| if session.is_some() { at_source(source) } else { Ok(String::new()) });
         println!("source {}: {}{}", source.name.text, source_line(source), told(found, &mut faults));
     }
     for (at, (sink, plan)) in pipeline.sinks.iter().zip(&compiled.sinks).enumerate() {
@@ -97,8 +99,28 @@ fn source_line(source: &SourceSql) -> String {
             format!("field {} says what becomes of the row of the key ({})", changes.field, key_names(source))
         }
     };
+    let how = if source.written.debezium {
+        format!("Debezium's events say what becomes of the row of the key ({})", key_names(source))
+    } else {
+        how
+    };
     let columns = counted(source.columns.len(), "column");
-    format!("topic {} at {}, {columns}; {how}", kafka.topic, kafka.brokers)
+    format!("topic {} at {}, {columns} of {}; {how}", kafka.topic, kafka.brokers, format_word(source))
+}
+
+/// What messages are written in.
+fn format_word(source: &SourceSql) -> String {
+    let by = |language: &str, at| format!("{language} by the registry at {at}");
+    match &source.written.encoding {
+        Encoding::Json => "JSON".to_owned(),
+        Encoding::Raw => "raw messages".to_owned(),
+        Encoding::AvroContainers => "Avro container files".to_owned(),
+        Encoding::AvroFile(file) => format!("Avro by {file}"),
+        Encoding::ProtobufFile { file, message } => format!("Protobuf's {message} of {file}"),
+        Encoding::Registered(Language::Json, at) => by("JSON", at),
+        Encoding::Registered(Language::Avro, at) => by("Avro", at),
+        Encoding::Registered(Language::Protobuf, at) => by("Protobuf", at),
+    }
 }
 
 fn key_names(source: &SourceSql) -> String {
@@ -151,6 +173,11 @@ fn at_source(source: &SourceSql) -> Result<String, String> {
     let asking = Source::assign(config(kafka), BTreeSet::new()).map_err(|error| error.to_string())?;
     let ends = asking.ends().map_err(|error| error.to_string())?;
     let end: i64 = ends.values().map(|end| end.get()).sum();
+    if let Encoding::Registered(_, at) = &source.written.encoding {
+        let subject = format!("{}-value", kafka.topic.reveal());
+        let registry = formats::registry(source, at).map_err(|failure| failure.text)?;
+        registry.latest(&subject).map_err(|error| error.to_string())?;
+    }
     Ok(format!("\n       {}, {} offsets so far", counted(ends.len(), "partition"), grouped(end)))
 }
 

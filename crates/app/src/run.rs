@@ -2,6 +2,7 @@
 
 mod copies;
 mod engine;
+pub mod formats;
 mod intake;
 mod manifest;
 pub mod messages;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use lakeward_circuit::circuit;
 use lakeward_circuit::compile::SinkPlan;
-use lakeward_circuit::pipeline::{OnFault, Origin, Sink as SinkSql, Source as SourceSql, Start, Target};
+use lakeward_circuit::pipeline::{Encoding, OnFault, Origin, Sink as SinkSql, Source as SourceSql, Start, Target};
 use lakeward_delta::encode::{Compression, WriterOptions};
 use lakeward_delta::view::{ByKey, Compaction, View, ViewOptions};
 use lakeward_delta::{Admission, Created, NamedTopic, Place, Table, TableOptions, Topic, create};
@@ -192,7 +193,9 @@ fn inputs(loaded: &Loaded, session: &Session, budget: &Budget) -> Result<Option<
     for source in &loaded.pipeline.sources {
         let Origin::Kafka(kafka) = &source.from;
         let mut config = check::config(kafka);
-        config.keys = !source.key.is_empty() || loaded.pipeline.settings.has_dead_letters;
+        let is_raw = source.written.encoding == Encoding::Raw;
+        config.keys = is_raw || !source.key.is_empty() || loaded.pipeline.settings.has_dead_letters;
+        config.headers = is_raw;
         config.memory_bytes = usize::try_from((budget.fetch_bytes + budget.arena_bytes) / share).unwrap_or(usize::MAX);
         let asking =
             Source::assign(config.clone(), std::collections::BTreeSet::new()).map_err(|error| Failure::port(&error))?;
@@ -321,8 +324,9 @@ fn engine(
     session: &Session,
 ) -> Result<Engine, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Config, error);
-    let intake = |source: &SourceSql| Intake::new(source).map_err(|error| failed(&error));
-    let intakes = loaded.pipeline.sources.iter().map(intake).collect::<Result<Vec<_>, _>>()?;
+    let intake = |(source, format)| Intake::new(source, &format).map_err(|error| failed(&error));
+    let sources = loaded.pipeline.sources.iter().zip(formats::all(loaded)?);
+    let intakes = sources.map(intake).collect::<Result<Vec<_>, _>>()?;
     let options = EngineOptions {
         plan: Arc::clone(&loaded.compiled.plan),
         circuit: circuit::Options {

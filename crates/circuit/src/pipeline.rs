@@ -31,6 +31,7 @@ mod source;
 mod text;
 mod types;
 mod view;
+mod written;
 
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ use datafusion::sql::sqlparser::ast::{Ident, Query};
 pub use error::{Place, SqlError};
 pub use nearest::nearest;
 pub use text::Text;
+pub use written::{Compression, Encoding, Language, Written};
 
 use cursor::Cursor;
 use error::Problem;
@@ -151,7 +153,7 @@ pub struct Source {
     /// Where messages come from.
     pub from: Origin,
     /// How messages are written.
-    pub format: Format,
+    pub written: Written,
     /// Where a field of the message says what it does; else each message is a row.
     pub changes: Option<Changes>,
     /// What to do when messages are gone before they were read (P9).
@@ -234,7 +236,7 @@ pub enum Start {
     Latest,
 }
 
-/// How messages are written.
+/// How a sink's messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// One JSON object a message.

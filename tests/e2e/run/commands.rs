@@ -37,7 +37,8 @@ fn check_says_what_would_be_done_and_writes_nothing() {
     let (sent, pipeline) = small();
     let (topic, here) = (sent.topic.name(), pipeline.folder.display());
     let head = "1 source, 1 view, 1 sink\n";
-    let source = format!("source bid: topic {topic} at {}, 2 columns; rows only come\n", sent.topic.bootstrap());
+    let source =
+        format!("source bid: topic {topic} at {}, 2 columns of JSON; rows only come\n", sent.topic.bootstrap());
     let sink = format!("sink   hot_sink: hot into Delta table {here}/hot, is the view, by key (auction)\n");
     let offline = on(&pipeline, "check", &["--offline"]);
     assert_says(&offline, 0, &[head, &source, &sink, "keeps one row a group", "WARNING: it grows with the input"]);

@@ -145,7 +145,10 @@ impl FormatArgs {
             });
         }
         if let Some(file) = &self.protobuf {
-            let message = protobuf_message(Path::new(file), self.message.as_deref())?;
+            let Some(name) = &self.message else {
+                return Err(Failure::usage(format_args!("--protobuf {file}: say the messages' type with --message")));
+            };
+            let message = protobuf_message("--protobuf", Path::new(file), name)?;
             return Ok(Encoding::Protobuf(protobuf::Form::Bare(message)));
         }
         if self.raw {
@@ -157,7 +160,7 @@ impl FormatArgs {
         match (&self.avro, self.json.as_deref().unwrap_or_default()) {
             (Some(path), _) if path.is_empty() => Ok(Encoding::Avro(Form::Container)),
             (Some(path), _) => {
-                let schema = schema("--avro", Path::new(path))?;
+                let schema = avro_schema("--avro", Path::new(path))?;
                 Ok(Encoding::Avro(match self.avro_form {
                     AvroForm::Auto => Form::ContainerOrBare(schema),
                     AvroForm::Container => Form::Container,
@@ -180,20 +183,21 @@ impl FormatArgs {
     }
 }
 
-/// A type of a file of descriptors.
-fn protobuf_message(file: &Path, name: Option<&str>) -> Result<ProtobufMessage, Failure> {
-    let wrong = |what: String| Failure::new(Exit::Config, format_args!("--protobuf {}: {what}", file.display()));
-    let Some(name) = name else {
-        return Err(Failure::usage(format_args!(
-            "--protobuf {}: say the messages' type with --message",
-            file.display()
-        )));
-    };
+/// A type of a file of descriptors, which `option` names.
+///
+/// # Errors
+/// A file that can't be read, or has no such type.
+pub fn protobuf_message(option: &str, file: &Path, name: &str) -> Result<ProtobufMessage, Failure> {
+    let wrong = |what: String| Failure::new(Exit::Config, format_args!("{option} {}: {what}", file.display()));
     let set = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
     ProtobufMessage::named(&set, name).map_err(|error| wrong(error.to_string()))
 }
 
-fn schema(option: &str, path: &Path) -> Result<AvroSchema, Failure> {
+/// The schema of a file, which `option` names.
+///
+/// # Errors
+/// A file that can't be read, or holds none.
+pub fn avro_schema(option: &str, path: &Path) -> Result<AvroSchema, Failure> {
     let wrong = |what: String| Failure::new(Exit::Config, format_args!("{option} {}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     AvroSchema::parse(&text, &[]).map_err(|error| wrong(error.to_string()))
@@ -203,7 +207,7 @@ fn schema(option: &str, path: &Path) -> Result<AvroSchema, Failure> {
 fn schemas(path: &Path) -> Result<Vec<AvroSchema>, Failure> {
     let option = "--soe-avro";
     if !path.is_dir() {
-        return Ok(vec![schema(option, path)?]);
+        return Ok(vec![avro_schema(option, path)?]);
     }
     let wrong = |what: String| Failure::new(Exit::Config, format_args!("{option} {}: {what}", path.display()));
     let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
@@ -214,5 +218,5 @@ fn schemas(path: &Path) -> Result<Vec<AvroSchema>, Failure> {
     if files.is_empty() {
         return Err(wrong("no file is there".to_owned()));
     }
-    files.iter().map(|file| schema(option, file)).collect()
+    files.iter().map(|file| avro_schema(option, file)).collect()
 }

@@ -18,6 +18,7 @@ use lakeward_circuit::delta::{Delta, Part};
 use lakeward_circuit::folder::Folder;
 use lakeward_circuit::plan::Plan;
 use lakeward_circuit::refused::Refused;
+use lakeward_decode::Unavailable;
 use lakeward_delta::Tally;
 use lakeward_delta::view::{Change, Counts, StageError, ViewOptions, ViewWriter};
 use lakeward_protocol::ports::{Checkpoint, Circuit, Exit, Fault, Restored, Verdict};
@@ -119,7 +120,11 @@ impl From<StartError> for RunError {
 impl Fault for RunError {
     fn verdict(&self) -> Verdict {
         match self {
-            Self::Intake(IntakeError::Bad { .. }) | Self::Messages(_) => Verdict::Stop(Exit::Data),
+            Self::Intake(IntakeError::Bad { .. } | IntakeError::Truncated { .. }) | Self::Messages(_) => {
+                Verdict::Stop(Exit::Data)
+            }
+            Self::Intake(IntakeError::Schema(Unavailable::OutOfReach { .. })) => Verdict::Retry,
+            Self::Intake(IntakeError::Schema(Unavailable::NotAllowed { .. })) => Verdict::Stop(Exit::Unavailable),
             Self::Intake(IntakeError::Columns { .. }) | Self::Refused(_) | Self::State(_) => {
                 Verdict::Stop(Exit::Config)
             }
@@ -251,6 +256,10 @@ impl Circuit for Engine {
             },
         }
         Ok(Restored::Done)
+    }
+
+    fn look_up(&mut self, records: &Records) -> Result<(), RunError> {
+        Ok(self.intakes[usize::from(records.partition().source().0)].look_up(records)?)
     }
 
     fn push(&mut self, records: Records) -> Result<Option<Records>, RunError> {

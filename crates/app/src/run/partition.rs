@@ -19,7 +19,7 @@ use lakeward_protocol::ports::{Exit, OutputLog, Stage};
 use lakeward_protocol::position::{Frontier, Shape};
 use lakeward_protocol::records::Records;
 
-use super::{sink_location, sink_table, view_options};
+use super::{formats, sink_location, sink_table, view_options};
 use crate::admin::page::Page;
 use crate::admin::{self, Ready};
 use crate::budget::Budget;
@@ -47,6 +47,8 @@ struct Run<'a> {
     /// Of each source, where the run ends.
     ends: Option<Vec<Frontier>>,
     page: Page,
+    /// Of each source.
+    formats: Vec<Format>,
 }
 
 /// A sink and a source that it reads, by their places in the pipeline.
@@ -90,6 +92,7 @@ pub fn run(args: &RunArgs, loaded: &Loaded, views: &[Stateless]) -> Result<(), F
             None => None,
         },
         page,
+        formats: formats::all(loaded)?,
     };
     let (file, chains) = (args.pipeline.display(), counted(pairs.len(), "chain"));
     tracing::info!("{file} as {}, by partition, {chains} of {}", run.app_id, counted(run.workers, "worker"));
@@ -229,6 +232,7 @@ impl Run<'_> {
         if chain.view.relations().len() > 1 {
             config.group = format!("{}-{}", config.group, source.name.text);
         }
+        (config.keys, config.headers) = [self.formats[chain.source].wants_keys(); 2].into();
         config.memory_bytes = usize::try_from(self.budget.fetch_bytes + self.budget.arena_bytes).unwrap_or(usize::MAX);
         config
     }
@@ -253,7 +257,7 @@ impl Run<'_> {
         let most_bytes = usize::try_from(self.budget.stage_bytes).unwrap_or(usize::MAX);
         writer.memory_bytes = most_bytes / self.workers;
         let shards = Shards::start(&StageOptions {
-            format: Format::default(),
+            format: self.formats[chain.source].clone(),
             topic: kafka.topic.reveal().to_owned(),
             transforms: Transforms::default(),
             view: Some(Over { view: chain.view.clone(), source: chain.source }),

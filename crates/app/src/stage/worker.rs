@@ -216,7 +216,7 @@ impl Worker {
         let bench = self.bench.as_mut().expect("it was decoded at it");
         let batch = std::mem::replace(&mut decoded.batch, RecordBatch::new_empty(Arc::clone(bench.decoder.schema())));
         if let Some(over) = self.options.view.clone() {
-            self.process_view(&over, records, &decoded, batch)?;
+            self.process_view(&over, records, next, &decoded, batch)?;
             return Ok(decoded.next);
         }
         let (mut sifted, events) = bench.judged(batch, records, next, &decoded)?;
@@ -269,20 +269,22 @@ impl Worker {
     }
 
     /// The messages' rows are a view's source. Rows that the view can't be made of, or the table not have, are left
-    /// out, counted and logged: they are no bad records, and a span counts what became of records alone.
+    /// out, counted and logged: they are no bad records, and a span counts what became of records alone. The records
+    /// are those from entry `next` on, as far as they were decoded.
     fn process_view(
         &mut self,
         over: &Over,
         records: &Records,
+        next: usize,
         decoded: &Decoded,
         batch: RecordBatch,
     ) -> Result<(), StageError> {
         let tally = Tally {
-            records: records.len() as u64,
+            records: (decoded.next - next) as u64,
             rows: batch.num_rows() as u64,
+            extra_rows: decoded.extra_rows(),
             bad: decoded.bad.len() as u64,
             tombstones: decoded.tombstones as u64,
-            ..Tally::default()
         };
         meters::decoded(&tally, &decoded.bad);
         if let Some(error) = self.bad_records(records, &decoded.bad) {

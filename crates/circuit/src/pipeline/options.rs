@@ -21,7 +21,7 @@ const SECRET_WORDS: [&str; 6] = ["password", "secret", "token", "jaas", ".key", 
 
 /// What other engines call it.
 #[rustfmt::skip] // columns: theirs, ours
-const ELSEWHERE: [(&str, &str); 15] = [
+const ELSEWHERE: [(&str, &str); 19] = [
     ("bootstrap.servers",            "kafka"),
     ("bootstrap_servers",            "kafka"),
     ("properties.bootstrap.server",  "kafka"),
@@ -37,6 +37,10 @@ const ELSEWHERE: [(&str, &str); 15] = [
     ("table",                        "delta"),
     ("value.format",                 "format"),
     ("partitions",                   "partition_by"),
+    ("schema.registry",              "registry"),
+    ("schema.registry.url",          "registry"),
+    ("schema_registry",              "registry"),
+    ("confluent_schema_registry",    "registry"),
 ];
 
 /// One option as it was given.

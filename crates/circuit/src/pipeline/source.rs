@@ -6,12 +6,17 @@ use super::columns::{self, Columns};
 use super::cursor::Cursor;
 use super::error::Problem;
 use super::options::{Environment, Options};
-use super::{Changes, Format, KafkaSource, Name, OnFault, Origin, Source, Start};
+use super::{Changes, Format, KafkaSource, Name, OnFault, Origin, Source, Start, written};
 
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 16] = [
     "kafka",
     "topic",
     "format",
+    "registry",
+    "schema",
+    "message",
+    "compression",
+    "debezium",
     "start",
     "on_gap",
     "trim",
@@ -23,6 +28,7 @@ const KNOWN: [&str; 11] = [
 ];
 
 pub(super) const FORMATS: &[(&str, Format)] = &[("json", Format::Json)];
+const CHANGES: [&str; 4] = ["changes", "changes_insert", "changes_update", "changes_delete"];
 const STARTS: &[(&str, Start)] = &[("earliest", Start::Earliest), ("latest", Start::Latest)];
 const FAULTS: &[(&str, OnFault)] = &[("stop", OnFault::Stop), ("skip", OnFault::Skip)];
 
@@ -36,8 +42,11 @@ pub(super) fn read(cursor: &mut Cursor, environment: Environment) -> Result<Sour
     let mut options = Options::read(cursor, format!("source `{}`", name.text), environment)?;
     cursor.finish()?;
     options.only(&KNOWN, true)?;
-    let changes = changes(&mut options, &columns)?;
-    let format = options.one_of("format", FORMATS)?;
+    let written = written::written(&mut options, &name)?;
+    let changes = match written.debezium {
+        true => Some(written::debezium(&written, &columns, CHANGES.iter().find_map(|name| options.place_of(name)))?),
+        false => changes(&mut options, &columns)?,
+    };
     let on_gap = options.one_of("on_gap", FAULTS)?;
     let on_bad_record = options.one_of("on_bad_record", FAULTS)?;
     Ok(Source {
@@ -46,7 +55,7 @@ pub(super) fn read(cursor: &mut Cursor, environment: Environment) -> Result<Sour
         key: columns.key,
         lateness: columns.lateness,
         from: Origin::Kafka(kafka(&mut options)?),
-        format: format.map_or(Format::Json, |(format, _)| format),
+        written,
         changes,
         on_gap: on_gap.map_or(OnFault::Stop, |(policy, _)| policy),
         trim: options.flag("trim")?,
@@ -64,8 +73,8 @@ fn kafka(options: &mut Options) -> Result<KafkaSource, Problem> {
 }
 
 fn changes(options: &mut Options, columns: &Columns) -> Result<Option<Changes>, Problem> {
-    let names = ["changes_insert", "changes_update", "changes_delete"];
-    let Some(field) = options.plain_text("changes")? else {
+    let [_, names @ ..] = CHANGES;
+    let Some(field) = options.plain_text(CHANGES[0])? else {
         return match names.iter().find_map(|name| options.place_of(name).map(|place| (name, place))) {
             None => Ok(None),
             Some((name, place)) => {

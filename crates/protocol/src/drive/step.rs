@@ -28,6 +28,7 @@ use crate::ports::{
     Checkpoint, CheckpointStore, Circuit, InputLog, OutputLog, Permit, Point, Put, Restored, Stopping, World,
 };
 use crate::position::{CommitId, SinkId, TableVersion};
+use crate::records::Records;
 
 /// The rooms that a pipeline by step talks to.
 pub struct Ports<I, C, O, S> {
@@ -79,6 +80,8 @@ pub struct StepDrive<I, C, O: OutputLog, S, W, V> {
     batch: Option<O::Batch>,
     /// The last permit tried.
     permit: Option<Permit>,
+    /// Read, and not taken in: what they need can't be had yet.
+    waiting: Option<Records>,
     /// What was pushed since the last step: since when, and how many bytes of values.
     since_ms: Option<u64>,
     value_bytes: usize,
@@ -118,6 +121,7 @@ where
             limits,
             batch: None,
             permit: None,
+            waiting: None,
             since_ms: None,
             value_bytes: 0,
             saved_ms,
@@ -206,6 +210,8 @@ where
             StepAction::Restore(checkpoint) => self.restore(&checkpoint)?,
             StepAction::Start { positions } => {
                 self.world.reach(Point::BeforeStart);
+                // The input gives them again, from where it starts.
+                self.waiting = None;
                 self.ports.input.start(&positions).map_err(trouble(Port::Input, "start to read"))?;
                 self.watch.started(&positions);
                 StepEvent::Started

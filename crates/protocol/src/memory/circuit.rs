@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{MemoryBatch, MemoryError, States, Topic, View};
+use super::{MemoryBatch, MemoryError, Outside, States, Topic, View};
 use crate::ports::{Checkpoint, Circuit, Gap, Restored};
 use crate::position::{CommitId, Frontier, Offset, PartitionId, Shape, SinkId, SourceId};
 use crate::records::Records;
@@ -73,6 +73,7 @@ pub struct MemoryCircuit {
     pushed: Vec<(PartitionId, i64, Vec<u8>)>,
     restored: bool,
     full_at: usize,
+    outside: Outside,
     /// The save under way.
     saving: Option<Saving>,
     /// How often a save is asked for before it has ended, and what it ends with.
@@ -94,7 +95,14 @@ impl MemoryCircuit {
         let (plan, sinks) = (plan.to_owned(), (0..sinks).map(|_| Sink::default()).collect());
         let (sums, pushed) = (Sums::default(), Vec::new());
         let (restored, full_at, saving) = (false, usize::MAX, None);
-        Self { states, plan, sums, sinks, pushed, restored, full_at, saving, slowness: 0, failures: 0 }
+        let outside = Outside::default();
+        Self { states, plan, sums, sinks, pushed, restored, full_at, outside, saving, slowness: 0, failures: 0 }
+    }
+
+    /// Its records may need that.
+    #[must_use]
+    pub fn needing(self, outside: &Outside) -> Self {
+        Self { outside: outside.clone(), ..self }
     }
 
     /// A save is asked for so often in vain before it has ended.
@@ -145,6 +153,10 @@ impl Circuit for MemoryCircuit {
         }
         self.restored = true;
         Ok(Restored::Done)
+    }
+
+    fn look_up(&mut self, records: &Records) -> Result<(), MemoryError> {
+        self.outside.needed_by(records)
     }
 
     fn push(&mut self, records: Records) -> Result<Option<Records>, MemoryError> {

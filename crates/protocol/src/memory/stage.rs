@@ -29,8 +29,13 @@ impl Outside {
         self.0.store(gone, Ordering::Relaxed);
     }
 
-    fn is_gone(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// Refuses records that need it, while it is gone.
+    pub(super) fn needed_by(&self, records: &Records) -> Result<(), MemoryError> {
+        let needs = |entry| records.value(entry).is_some_and(|value: &[u8]| value.starts_with(b"needs"));
+        if self.0.load(Ordering::Relaxed) && records.entries().iter().any(needs) {
+            return Err(MemoryError::Outage("get what records need"));
+        }
+        Ok(())
     }
 }
 
@@ -87,11 +92,7 @@ impl Stage for MemoryStage {
     }
 
     fn prepare(&mut self, records: &Records) -> Result<(), MemoryError> {
-        let needs = |entry| records.value(entry).is_some_and(|value: &[u8]| value.starts_with(b"needs"));
-        if self.outside.is_gone() && records.entries().iter().any(needs) {
-            return Err(MemoryError::Outage("get what records need"));
-        }
-        Ok(())
+        self.outside.needed_by(records)
     }
 
     fn push(&mut self, records: Records) -> Result<Option<Records>, MemoryError> {

@@ -67,6 +67,16 @@ pub trait Circuit {
     /// be read for now: call it again.
     fn restore(&mut self, from: &Checkpoint) -> Result<Restored, Self::Error>;
 
+    /// Gets what these records need from outside (the schemas that they name, say), before they are pushed. What is
+    /// pushed already may be stepped, and committed, as long as it can't.
+    ///
+    /// # Errors
+    /// It can't be had now, or ever. Nothing was taken in: ask again with the same records, or not at all.
+    fn look_up(&mut self, records: &Records) -> Result<(), Self::Error> {
+        let _ = records;
+        Ok(())
+    }
+
     /// Takes records in, for the next step; returns an arena to recycle, where it has one.
     ///
     /// # Errors

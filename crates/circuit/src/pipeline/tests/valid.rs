@@ -3,7 +3,8 @@
 use arrow_schema::DataType;
 
 use super::super::{
-    Changes, Format, KafkaSource, Lateness, Mode, OnFault, Origin, Pipeline, Place, Settings, Start, Target,
+    Changes, Compression, Encoding, KafkaSource, Lateness, Mode, OnFault, Origin, Pipeline, Place, Settings, Start,
+    Target,
 };
 use super::{SINK, SOURCE, good, parse};
 
@@ -26,7 +27,9 @@ fn a_whole_file() {
     assert_eq!(pipeline.settings.app_id.as_ref().map(|id| id.reveal()), Some("auctions"));
     assert_eq!(pipeline.settings.checkpoint_interval_ms, 30_000);
     let [source] = pipeline.sources.as_slice() else { panic!("one source") };
-    assert_eq!((source.name.text.as_str(), source.columns.len(), source.format), ("bid", 7, Format::Json));
+    assert_eq!((source.name.text.as_str(), source.columns.len()), ("bid", 7));
+    let written = &source.written;
+    assert_eq!((&written.encoding, written.compression, written.debezium), (&Encoding::Json, None, false));
     assert_eq!((source.on_gap, source.trim, source.on_bad_record), (OnFault::Stop, false, OnFault::Skip));
     let Origin::Kafka(kafka) = &source.from;
     assert_eq!((kafka.brokers.reveal(), kafka.topic.reveal(), kafka.start), ("localhost:9092", "bid", Start::Earliest));
@@ -118,6 +121,44 @@ fn changes() {
     let insert = words(&["c", "r"]);
     let expected = Changes { field: "__op".to_owned(), insert, update: words(&["u"]), delete: words(&["d"]) };
     assert_eq!(of("a INT PRIMARY KEY", options), Some(expected));
+}
+
+#[test]
+fn what_messages_are_written_in() {
+    let of = |options: &str| {
+        let written = of_source("a INT PRIMARY KEY", options).written;
+        let text = |text: &super::super::Text| text.reveal().to_owned();
+        let encoding = match &written.encoding {
+            Encoding::Json => "json".to_owned(),
+            Encoding::Registered(language, at) => format!("{language:?} at {}", text(at)),
+            Encoding::AvroContainers => "containers".to_owned(),
+            Encoding::AvroFile(file) => format!("avro of {}", text(file)),
+            Encoding::ProtobufFile { file, message } => format!("{} of {}", text(message), text(file)),
+            Encoding::Raw => "raw".to_owned(),
+        };
+        (encoding, written.compression, written.debezium)
+    };
+    #[rustfmt::skip] // columns: options, what they come to
+    let cases = [
+        ("",                                                    ("json",              None,                    false)),
+        ("format = 'json', compression = 'zstd'",               ("json",              Some(Compression::Zstd), false)),
+        ("registry = 'http://r'",                               ("Json at http://r",  None,                    false)),
+        ("format = 'avro', registry = 'http://r, http://s'",    ("Avro at http://r, http://s", None,           false)),
+        ("format = 'avro'",                                     ("containers",        None,                    false)),
+        ("format = 'avro', schema = 'a.avsc', compression = 'gzip'", ("avro of a.avsc", Some(Compression::Gzip), false)),
+        ("format = 'protobuf', registry = 'http://r'",          ("Protobuf at http://r", None,                 false)),
+        ("format = 'protobuf', schema = 'a.desc', message = 'p.M'", ("p.M of a.desc", None,                    false)),
+        ("format = 'raw'",                                      ("raw",               None,                    false)),
+        ("debezium = true",                                     ("json",              None,                    true)),
+    ];
+    for (options, (encoding, compression, debezium)) in cases {
+        assert_eq!(of(options), (encoding.to_owned(), compression, debezium), "{options}");
+    }
+    let changes = of_source("a INT PRIMARY KEY", "debezium = true").changes.expect("what events do");
+    assert_eq!(
+        (changes.field.as_str(), changes.insert, changes.update, changes.delete),
+        ("__op", vec!["c".to_owned(), "r".to_owned()], vec!["u".to_owned()], vec!["d".to_owned()])
+    );
 }
 
 #[test]

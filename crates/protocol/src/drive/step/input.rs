@@ -33,6 +33,9 @@ where
         if self.core.is_saving() && self.finish(Duration::ZERO)? == Progress::Went {
             return Ok(Progress::Went);
         }
+        if let Some(records) = self.waiting.take() {
+            return self.take(records);
+        }
         let wait = self.until_due();
         let said = self.ports.input.poll(self.limits.batch_messages, wait);
         let event = match said.map_err(trouble(Port::Input, "read"))? {
@@ -72,6 +75,11 @@ where
         }
         let (from, to) = (records.from(), records.to());
         if to > from {
+            if let Err(error) = self.ports.circuit.look_up(&records) {
+                // They are taken in by nobody yet: whoever steps, commits, or ends meanwhile need not know of them.
+                self.waiting = Some(records);
+                return Err(trouble(Port::Circuit, "get what records need")(error));
+            }
             self.value_bytes += records.value_bytes();
             if self.since_ms.is_none() {
                 self.since_ms = Some(self.world.now_ms());

@@ -12,11 +12,12 @@ use crate::core::step::{SourcePlan, StepCore, StepPlan, StepReason};
 use crate::core::{Beginning, Ending, OnGap, Why};
 use crate::drive::{Port, Progress, Stopped, Watch};
 use crate::memory::{
-    Clock, Fate, Handover, MemoryCheckpoints, MemoryCircuit, MemoryInput, MemoryOutput, MemoryWorld, Operation, States,
-    Table, Topic, View, answer,
+    Clock, Fate, Handover, MemoryCheckpoints, MemoryCircuit, MemoryInput, MemoryOutput, MemoryWorld, Operation,
+    Outside, States, Table, Topic, View, answer,
 };
 use crate::ports::{Checkpoint, Exit, Gap, Permit, Point, Stopping};
 use crate::position::{Frontier, Offset, PartitionId, SinkId, SourceId, TableVersion};
+use crate::records::Records;
 use crate::sources::Sources;
 
 const P0: PartitionId = PartitionId(0);
@@ -41,6 +42,10 @@ impl Log {
 }
 
 impl Watch for Log {
+    fn taken(&mut self, records: &Records) {
+        self.note(format!("taken {}", records.len()));
+    }
+
     fn committed(&mut self, version: TableVersion, permit: &Permit) {
         self.note(format!("committed {} {version}", permit.sink().0));
     }
@@ -422,6 +427,78 @@ fn outages_are_waited_out() {
     for what in ["retrying output read a sink's log", "retrying output commit", "retrying checkpoints put a manifest"] {
         assert!(scene.log.count(what) > 0, "{what}: {:?}", scene.log.0);
     }
+}
+
+/// K64: what came before is stepped and committed, a wish to stop is heard, and nothing is lost or taken in twice.
+#[test]
+fn records_that_need_what_is_out_of_reach_wait_and_are_not_lost() {
+    let (mut scene, outside) = (Scene::new(), Outside::default());
+    let in_need = |scene: &mut Scene| {
+        let world = scene.world();
+        let mut process = scene.process_in(plan(), world.clone());
+        process.ports.circuit = MemoryCircuit::new(scene.states.clone(), SINKS, "a plan").needing(&outside);
+        let before = scene.log.count("retrying circuit get what records need");
+        let taken = scene.log.count("taken 1");
+        while scene.topics[1].records(P0).is_empty() {
+            let _ = process.step().expect("well");
+            if scene.log.count("taken 1") > taken {
+                scene.append(1, 0, &["needs=5"]);
+            }
+        }
+        for _ in 0..10_000 {
+            if scene.log.count("retrying circuit get what records need") > before + 12 {
+                return (process, world);
+            }
+            let _ = process.step().expect("it heals");
+        }
+        panic!("the records are gone");
+    };
+    scene.append(0, 0, &["a=1", "a=2", "a=3"]);
+    settle(&mut scene.process(plan()));
+    outside.set_gone(true);
+    scene.append(0, 0, &["a=4"]);
+    let (mut process, world) = in_need(&mut scene);
+    assert_eq!(rows(&scene.tables[0].view()), ["a=10"], "what came before is there in time");
+    world.stop(Stopping::Gracefully);
+    assert_eq!(run(&mut process).expect("it ends well"), Ending::Stopped);
+    let (mut process, _) = in_need(&mut scene);
+    scene.append(1, 0, &["b=1"]);
+    outside.set_gone(false);
+    settle(&mut process);
+    scene.check();
+    assert_eq!(rows(&scene.tables[0].view()), ["a=10", "b=1", "needs=5"]);
+}
+
+/// Where reading starts anew while records wait, they come again, and once.
+#[test]
+fn records_that_wait_are_forgotten_where_reading_starts_anew() {
+    let (mut scene, outside) = (Scene::new(), Outside::default());
+    scene.append(0, 0, &["a=1"]);
+    let mut process = scene.process(plan());
+    process.ports.circuit = MemoryCircuit::new(scene.states.clone(), SINKS, "a plan").needing(&outside);
+    settle(&mut process);
+    // A checkpoint of just that: nothing is gone over again, and what waited would be taken for what comes first.
+    scene.clock.advance(Duration::from_secs(10));
+    settle(&mut process);
+    outside.set_gone(true);
+    for table in &scene.tables {
+        table.foreign_reshape();
+    }
+    scene.append(0, 0, &["a=2"]);
+    let taken = scene.log.count("taken");
+    while scene.log.count("taken") == taken {
+        let _ = process.step().expect("well");
+    }
+    scene.append(1, 0, &["needs=3"]);
+    for _ in 0..200 {
+        let _ = process.step().expect("it heals");
+    }
+    assert!(scene.log.count("discarded the table's schema") > 0, "it began anew: {:?}", scene.log.0);
+    assert!(scene.log.count("retrying circuit get what records need") > 1, "while records waited: {:?}", scene.log.0);
+    outside.set_gone(false);
+    settle(&mut process);
+    scene.check();
+    assert_eq!(rows(&scene.tables[0].view()), ["a=3", "needs=3"]);
 }
 
 /// The first source is trimmed, the second is not.

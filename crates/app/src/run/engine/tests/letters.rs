@@ -36,7 +36,11 @@ fn engine(folder: &std::path::Path, runtime: &Handle) -> Engine {
         most_messages: u64::MAX,
         runtime: runtime.clone(),
     };
-    let intakes = pipeline.sources.iter().map(|source| Intake::new(source).expect("columns")).collect();
+    let intakes = pipeline
+        .sources
+        .iter()
+        .map(|source| Intake::new(source, &lakeward_decode::Format::default()).expect("columns"))
+        .collect();
     Engine::new(options, intakes).expect("an engine")
 }
 
