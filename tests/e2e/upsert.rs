@@ -2,12 +2,16 @@
 
 mod kills;
 
-use lakeward_testkit::Message;
+use lakeward_testkit::{Message, Registry, framed};
 use serde_json::{Value, json};
 
 use crate::ingest::{Ingest, run};
+use crate::registry::varint;
 use crate::table::{Table, first_version, schema};
 use crate::topic;
+
+/// An array of text.
+const TAGS: &str = r#"{"type":"array","elementType":"string","containsNull":true}"#;
 
 const UPSERT: [&str; 4] = ["--mode", "upsert", "--key", "id"];
 
@@ -141,6 +145,98 @@ fn debezium_inserts_updates_deletes_and_changes_of_keys() {
 }
 
 #[test]
+fn avro_events_whose_keys_have_their_schema_in_the_registry() {
+    const ENVELOPE: &str = r#"{"type":"record","name":"Envelope","fields":[
+        {"name":"before","type":["null",{"type":"record","name":"Value","fields":[
+            {"name":"id","type":"long"},{"name":"name","type":"string"}]}]},
+        {"name":"after","type":["null","Value"]},{"name":"op","type":"string"}]}"#;
+    const KEY: &str = r#"{"type":"record","name":"Key","fields":[{"name":"id","type":"long"}]}"#;
+    let text = |text: &str| [varint(text.len() as u64 * 2), text.as_bytes().to_vec()].concat();
+    let row = |row: Option<(u64, &str)>| match row {
+        None => vec![0],
+        Some((id, name)) => [vec![2], varint(id * 2), text(name)].concat(),
+    };
+    let (registry, topic) = (Registry::shared(), topic(1));
+    let subject = |kind: &str| format!("{}-{kind}", topic.name());
+    let value_id = registry.register(&subject("value"), "AVRO", ENVELOPE, &[]);
+    let key_id = registry.register(&subject("key"), "AVRO", KEY, &[]);
+    let event =
+        |op: &str, before, after| Message::new(framed(value_id, &[row(before), row(after), text(op)].concat())).to(0);
+    topic.produce([
+        event("c", None, Some((1, "a"))),
+        event("c", None, Some((2, "a"))),
+        event("c", None, Some((3, "a"))),
+        event("u", None, Some((2, "b"))),
+        event("d", Some((3, "a")), None),
+        Message::tombstone().key(framed(key_id, &varint(2))).to(0),
+        // A schema that is not there, and a key that is no Avro.
+        Message::tombstone().key(framed(key_id + 100_000, &varint(4))).to(0),
+        Message::tombstone().key("nonsense").to(0),
+    ]);
+    let table = table(&[("id", "long"), ("name", "string")], &[]);
+    let options = ["--debezium", "--avro", registry.url(), "-m", "1"];
+    let ended = Ingest::new(&topic, &table).with(&UPSERT).with(&options).run_to_end();
+    assert_eq!(rows(&table), [json!({"id": 2, "name": "b"})]);
+    for (offset, kind) in [(6, "unknown_schema"), (7, "wrong_type")] {
+        assert!(ended.log.contains(&format!("offset={offset} kind=\"{kind}\"")), "{}", ended.log);
+    }
+    verified(&table);
+}
+
+const PLACEHOLDER: &str = "__debezium_unavailable_value";
+
+#[test]
+fn p35_unchanged_toast_values_stay_as_they_were() {
+    let columns: &[(&str, &str)] =
+        &[("id", "long"), ("n", "long"), ("doc", "string"), ("raw", "binary"), ("tags", TAGS), ("day", "string")];
+    let row = |id: i64, n: i64, doc: &str, tags: Value| json!({"id": id, "n": n, "doc": doc, "tags": tags, "day": "x"});
+    let unsaid = |id: i64, n: i64| row(id, n, PLACEHOLDER, json!([PLACEHOLDER]));
+    let topic = topic(1);
+    topic.produce([
+        event("c", Value::Null, row(1, 1, "large", json!(["a", "b"]))),
+        event("c", Value::Null, row(2, 1, "too", json!([]))),
+        // Within the batch of the row that has it.
+        event("u", Value::Null, unsaid(2, 2)),
+        event("u", Value::Null, row(2, 3, "changed", json!([PLACEHOLDER]))),
+    ]);
+    let kept = table(columns, &["day"]);
+    let (failing, writing, letters) = (table(columns, &[]), table(columns, &[]), Table::absent());
+    let ingest = |table: &Table, more: &[&str]| {
+        Ingest::new(&topic, table).with(&UPSERT).with(&["--debezium"]).with(more).run_to_end()
+    };
+    ingest(&kept, &[]);
+    // In another process, from the table; twice in one batch, and with a row that moves between the table's partitions.
+    let mut moved = unsaid(1, 3);
+    moved["day"] = json!("y");
+    topic.produce([
+        event("u", Value::Null, unsaid(1, 2)),
+        event("u", Value::Null, moved),
+        event("d", row(2, 3, "", json!([])), Value::Null),
+    ]);
+    ingest(&kept, &[]);
+    let sql = "select id, n, doc, tags, day from t";
+    let expected = json!({"id": 1, "n": 3, "doc": "large", "tags": ["a", "b"], "day": "y"});
+    assert_eq!(kept.query(sql), [expected]);
+    verified(&kept);
+    ingest(&writing, &["--debezium-unavailable-value", "write"]);
+    let expected = json!({"id": 1, "n": 3, "doc": PLACEHOLDER, "tags": [PLACEHOLDER], "day": "y"});
+    assert_eq!(writing.query(sql), [expected]);
+    let letters_at = letters.path.display().to_string();
+    let fail = ["--debezium-unavailable-value", "fail", "--create", "--dlq_table_location", &letters_at];
+    ingest(&failing, &fail);
+    let expected = json!({"id": 1, "n": 1, "doc": "large", "tags": ["a", "b"], "day": "x"});
+    assert_eq!(failing.query(sql), [expected]);
+    assert_eq!(letters.query("select \"offset\" as id from t").len(), 4);
+    // Of a row that nobody has ever seen.
+    topic.produce([event("u", Value::Null, unsaid(3, 1))]);
+    let ended = Ingest::new(&topic, &kept).with(&UPSERT).with(&["--debezium", "-e"]).run();
+    assert_eq!(ended.code, Some(65), "{}", ended.log);
+    assert!(ended.log.contains("the key id = 3 leaves doc, tags as it was"), "{}", ended.log);
+    ingest(&kept, &["--debezium-unavailable-placeholder", "other"]);
+    assert_eq!(kept.query("select id, doc from t where id = 3"), [json!({"id": 3, "doc": PLACEHOLDER})]);
+}
+
+#[test]
 fn a_key_that_changes_partitions_stops_it_unless_told_otherwise() {
     let topic = topic(2);
     let table = table(&[("id", "long"), ("name", "string")], &[]);
@@ -158,6 +254,25 @@ fn a_key_that_changes_partitions_stops_it_unless_told_otherwise() {
     let ended = ingest.with(&["--on-moved-key", "last-commit"]).run_to_end();
     assert!(ended.log.contains("replaced by records of another partition"), "{}", ended.log);
     assert_eq!(rows(&table), [row(1, "new"), row(2, "a")]);
+    verified(&table);
+}
+
+#[test]
+fn a_restored_table_is_noticed_and_can_be_read_again() {
+    let (topic, table) = (topic(1), table(&[("id", "long"), ("name", "string")], &[]));
+    let ingest = Ingest::new(&topic, &table).with(&UPSERT);
+    for name in ["a", "b", "c"] {
+        topic.produce([put(1, name), put(2, name), delete(2)]);
+        ingest.run_to_end();
+    }
+    // Version 1 has what was first.
+    table.ask(json!({"do": "restore", "version": 1}));
+    assert_eq!(rows(&table), [json!({"id": 1, "name": "a"})]);
+    topic.produce([put(3, "d")]);
+    let ended = ingest.clone().with(&["-e"]).run();
+    assert_eq!(ended.code, Some(65), "{}", ended.log);
+    ingest.with(&["--on-restore", "replay"]).run_to_end();
+    assert_eq!(rows(&table), [json!({"id": 1, "name": "c"}), json!({"id": 3, "name": "d"})]);
     verified(&table);
 }
 

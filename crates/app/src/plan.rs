@@ -63,7 +63,7 @@ impl Plan {
                  them and goes on: leave one of them out",
             ));
         }
-        args.mode.check()?;
+        args.mode.check(args.format.debezium)?;
         let (keys_bytes, budget) = match (args.mode.is_upsert(), Budget::new(args.memory_mb)) {
             (true, whole) => whole.with_keys(),
             (false, whole) => (0, whole),
@@ -125,10 +125,11 @@ impl Plan {
                 transforms: self.letter_transforms.clone(),
             }),
             evolve: self.args.evolve.into(),
-            by_key: self
-                .upsert
-                .as_ref()
-                .map(|upsert| ByKeyOptions { key: upsert.key.clone(), app_id: self.args.app_id.clone() }),
+            by_key: self.upsert.as_ref().map(|upsert| ByKeyOptions {
+                key: upsert.key.clone(),
+                app_id: self.args.app_id.clone(),
+                unavailable: self.args.mode.unavailable(self.args.format.debezium),
+            }),
             writer,
             stop_at_bad: self.args.on_bad_record == OnBadRecord::Stop,
             workers,

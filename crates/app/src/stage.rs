@@ -32,10 +32,12 @@ mod keyed;
 pub mod letters;
 mod rules;
 mod sifted;
+mod unavailable;
 mod upserts;
 mod worker;
 
 pub use evolve::Evolve;
+pub use unavailable::{OnUnavailable, Placeholders};
 pub use upserts::Upserts;
 
 /// Arenas that wait for a worker; more would only be memory.

@@ -97,7 +97,8 @@ impl Rules {
     }
 
     /// The first one, for messages.
-    pub(crate) fn first(&self) -> Option<String> {
+    #[must_use]
+    pub fn first(&self) -> Option<String> {
         let check = self.checks.first().map(|check| format!("{} ({})", check.name, check.sql));
         let made = |what, made: &Made| format!("{what} column {} ({})", made.column, made.sql);
         check

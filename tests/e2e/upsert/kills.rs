@@ -100,7 +100,9 @@ fn upserts_survive_kills_at_every_point_while_two_race_on_one_table() {
     let die_at_each = |name: &str, first: usize| {
         for (at, point) in POINTS.iter().cycle().skip(first).take(POINTS.len()).enumerate() {
             let crash = format!("{point}:{}", 1 + at % 2);
-            let running = job.slot(name).env("LAKEWARD_CRASH_AT", &crash).start();
+            let workers = if first == 0 { "1" } else { "2" };
+            let ingest = job.slot(name).with(&["--workers", workers]);
+            let running = ingest.env("LAKEWARD_CRASH_AT", &crash).start();
             if assert_killed(running, Duration::from_secs(12)) {
                 reached.lock().expect("no panic while it is held").insert(*point);
             }

@@ -88,8 +88,9 @@ impl Bench {
             Some(keys) => {
                 let (batch, without) = keys.part(batch);
                 let kept = rows.without(batch.num_rows(), without.iter().map(|(row, _)| *row).collect());
-                let numbered = without.into_iter().map(|(row, reason)| Unfit { row: rows.of(row), reason });
-                all.extend(numbered.map(|unfit| (BadKind::NullInNotNull, unfit)));
+                let numbered =
+                    without.into_iter().map(|(row, (kind, reason))| (kind, Unfit { row: rows.of(row), reason }));
+                all.extend(numbered);
                 rows = kept;
                 batch
             }

@@ -9,7 +9,11 @@ use crate::avro::Form;
 use crate::{Debezium, Encoding, Format};
 
 fn events(table: &SchemaRef, transforms: &[&str], encoding: Encoding) -> Decoder {
-    let format = Format { encoding, debezium: Debezium::Rows, ..Format::default() };
+    wanted(Debezium::Rows, table, transforms, encoding)
+}
+
+fn wanted(debezium: Debezium, table: &SchemaRef, transforms: &[&str], encoding: Encoding) -> Decoder {
+    let format = Format { encoding, debezium, ..Format::default() };
     Decoder::with_format(table, "web", &Transforms::parse(transforms).expect("transforms"), &format).expect("a plan")
 }
 
@@ -64,6 +68,51 @@ fn json_events_become_their_rows() {
             let found = made(&mut events(&table, &[], Encoding::Json), &[event.as_bytes()]);
             assert_eq!(found.concat(), expected, "{event}");
         }
+    }
+}
+
+#[test]
+fn rows_that_are_there_and_rows_before() {
+    let event = |op: &str, before: &str, after: &str| format!(r#"{{"before":{before},"after":{after},"op":"{op}"}}"#);
+    let (a, b) = (r#"{"id":1,"name":"a"}"#, r#"{"id":2,"name":"b"}"#);
+    #[rustfmt::skip] // event, the row that is there, the row before
+    let cases = [
+        (event("c", "null", a),      "id=1 name=\"a\"", ""),
+        (event("u", "null", a),      "id=1 name=\"a\"", ""),
+        (event("u", b, a),           "id=1 name=\"a\"", "id=2 name=\"b\""),
+        (event("d", a, "null"),      "",                "id=1 name=\"a\""),
+        (event("d", "null", "null"), "",                "!not_an_object"),
+        (event("t", "null", "null"), "!not_an_object",  ""),
+        (event("m", "null", "null"), "",                ""),
+        (event("x", "null", a),      "!not_an_object",  "!not_an_object"),
+    ];
+    for (event, living, before) in cases {
+        for (debezium, expected) in [(Debezium::Living, living), (Debezium::Before, before)] {
+            let found = made(&mut wanted(debezium, &plain(), &[], Encoding::Json), &[event.as_bytes()]);
+            assert_eq!(found.concat(), expected, "{debezium:?}: {event}");
+        }
+    }
+    let deleted = format!("{} __deleted=false", r#"id=1 name="a" __op="u""#);
+    let told = made(&mut wanted(Debezium::Living, &telling(), &[], Encoding::Json), &[event("u", b, a).as_bytes()]);
+    assert!(told.concat().starts_with(&deleted), "the event's own columns are filled: {told:?}");
+}
+
+#[test]
+fn keys_with_and_without_their_schema() {
+    let schema = r#"{"type":"struct","fields":[{"field":"id","type":"bytes","name":"org.apache.kafka.connect.data.Decimal",
+        "parameters":{"scale":"0"}}]}"#;
+    let table = table(vec![column("id", DataType::Decimal128(10, 0))]);
+    let cases = [
+        (r#"{"id":7}"#.to_owned(), "id=7"),
+        (r#" {"schema":null,"payload":{"id":7}} "#.to_owned(), "id=7"),
+        (format!(r#"{{"schema":{schema},"payload":{{"id":"MDk="}}}}"#), "id=12345"),
+        (r#"{"schema":null,"payload":null}"#.to_owned(), "!not_an_object"),
+        (r#"{"schema":null,"payload":7}"#.to_owned(), "!not_an_object"),
+        ("7".to_owned(), "!not_an_object"),
+    ];
+    for (key, expected) in cases {
+        let found = made(&mut wanted(Debezium::Keys, &table, &[], Encoding::Json), &[key.as_bytes()]);
+        assert_eq!(found.concat(), expected, "{key}");
     }
 }
 
@@ -144,6 +193,20 @@ fn avro_events_become_their_rows() {
         for (table, expected) in [(telling(), with), (plain(), without)] {
             let found = made(&mut events(&table, &[], form()), &[&event]);
             assert_eq!(found.concat(), expected);
+        }
+    }
+    #[rustfmt::skip] // event, the row that is there, the row before
+    let cases = [
+        (event("c", None, Some(1)),    "id=1 name=\"a\"", ""),
+        (event("u", Some(1), Some(2)), "id=2 name=\"a\"", "id=1 name=\"a\""),
+        (event("d", Some(1), None),    "",                "id=1 name=\"a\""),
+        (event("d", None, None),       "",                "!not_an_object"),
+        (event("t", None, None),       "!not_an_object",  ""),
+        (event("m", None, None),       "",                ""),
+    ];
+    for (event, living, before) in cases {
+        for (debezium, expected) in [(Debezium::Living, living), (Debezium::Before, before)] {
+            assert_eq!(made(&mut wanted(debezium, &plain(), &[], form()), &[&event]).concat(), expected);
         }
     }
     let found = made(&mut events(&plain(), &["name: __op"], form()), &[&event("c", None, Some(1))]);

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use super::index::{Digest, DigestMap};
 use super::key::Keys;
 use super::mode::Mode;
+use super::patch::Patch;
 use crate::encode::{EncodeError, Writer, put, write_value};
 use crate::error::DeltaError;
 use crate::layout::{Batch, DataFile, Layout, Tally};
@@ -58,6 +59,8 @@ pub struct Staged {
     /// Of events by key: every key that they touch, and whose the last event is. What is there under one goes, if
     /// something is there.
     pub(crate) touched: Option<DigestMap<Arc<str>>>,
+    /// Of these rows that are not in the files yet, since the table has a part of them.
+    pub(crate) patch: Option<Box<Patch>>,
 }
 
 /// Key columns of rows, kept to name one in a message.
@@ -87,6 +90,7 @@ impl Staged {
             deletes: DigestMap::default(),
             delete_names: Names::default(),
             touched: None,
+            patch: None,
         }
     }
 

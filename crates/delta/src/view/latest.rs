@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_schema::ArrowError;
 use arrow_select::filter::filter_record_batch;
+use arrow_select::interleave::interleave;
 use lakeward_protocol::position::PartitionId;
 use tokio::runtime::Handle;
 
@@ -15,6 +17,7 @@ use super::chains::Chains;
 use super::change::{Groups, StageError, Staged, Stager};
 use super::index::{Digest, DigestMap};
 use super::key::{Digests, Keys};
+use super::patch::{Patch, never_said};
 use crate::encode::EncodeError;
 use crate::error::DeltaError;
 use crate::layout::{Batch, DataFile, Tally};
@@ -28,8 +31,21 @@ pub struct Stretch {
     pub rows: RecordBatch,
     /// Keys whose rows go, with the key columns alone.
     pub deletes: RecordBatch,
-    /// By event, in their order: is it the next one of `rows`, or else of `deletes`?
-    pub order: Vec<bool>,
+    /// What each event says, in their order.
+    pub order: Vec<Said>,
+    /// By row of `rows`: columns whose values its event does not say. They stay as they were.
+    pub unsaid: BTreeMap<usize, Vec<usize>>,
+}
+
+/// What an event says of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// The next one of `rows` is there.
+    Row,
+    /// The row of the next one of `deletes` goes.
+    Gone,
+    /// So was the row before that comes next: the next one of `deletes`. It goes if its key is another.
+    Before,
 }
 
 impl Stretch {
@@ -70,6 +86,14 @@ struct Last {
     stretch: usize,
     /// Its row in the stretch; `None` where the key's row goes.
     row: Option<usize>,
+    unsaid: Vec<Unsaid>,
+}
+
+/// A column whose value the last event does not say, and where it is: in a row of a stretch, or else in the table.
+#[derive(Clone, Copy)]
+struct Unsaid {
+    column: usize,
+    said: Option<(usize, usize)>,
 }
 
 /// Of each stretch: its rows that are the last of their keys, and who they are.
@@ -106,7 +130,7 @@ impl Stager {
     }
 }
 
-fn tag(file: &mut DataFile, digests: &[Digest], touched: &DigestMap<Arc<str>>) {
+pub(super) fn tag(file: &mut DataFile, digests: &[Digest], touched: &DigestMap<Arc<str>>) {
     let mut chains = Chains::default();
     digests.iter().for_each(|digest| chains.push(touched.get(digest)));
     file.chains = chains.to_tag();
@@ -115,44 +139,117 @@ fn tag(file: &mut DataFile, digests: &[Digest], touched: &DigestMap<Arc<str>>) {
 /// Cuts the stretches down to the rows that count, and notes every key that they touch.
 fn newest(keys: &Keys, moved: Moved, stretches: &[Stretch], staged: &mut Staged) -> Result<Newest, StageError> {
     let (mut last, mut digests) = (DigestMap::<Last>::default(), Vec::with_capacity(stretches.len()));
-    for (at, stretch) in stretches.iter().enumerate() {
-        let (rows, deletes) = (keys.project(&stretch.rows)?, keys.project(&stretch.deletes)?);
-        let (of_rows, of_deletes) = (keys.digests(&rows)?, keys.digests(&deletes)?);
-        let (mut next_row, mut next_delete) = (0, 0);
-        for is_row in &stretch.order {
-            let (projected, digests, event) = match is_row {
-                true => (&rows, &of_rows, &mut next_row),
-                false => (&deletes, &of_deletes, &mut next_delete),
-            };
-            let before = last.insert(digests[*event], Last { stretch: at, row: is_row.then_some(*event) });
-            if let Some(other) = before.map(|before| &stretches[before.stretch].chain)
-                && *other != stretch.chain
-                && moved == Moved::Stop
-            {
-                return Err(moved_key(keys, &keys.describe(projected, *event), other, &stretch.chain).into());
-            }
-            *event += 1;
-        }
-        assert_eq!((next_row, next_delete), (of_rows.len(), of_deletes.len()), "each event is in the order once");
-        staged.insert_names.0.push(rows);
-        staged.insert_names.0.push(deletes);
-        digests.push(of_rows);
+    for at in 0..stretches.len() {
+        digests.push(follow(keys, moved, stretches, at, &mut last, staged)?);
     }
     let mut counts: Vec<Vec<bool>> = digests.iter().map(|digests| vec![false; digests.len()]).collect();
-    for place in last.values() {
+    for place in last.values().filter(|place| place.unsaid.is_empty()) {
         if let Some(row) = place.row {
             counts[place.stretch][row] = true;
         }
     }
-    let touched = last.into_iter().map(|(digest, place)| (digest, Arc::clone(&stretches[place.stretch].chain)));
-    staged.touched = Some(touched.collect());
     let kept = stretches.iter().zip(digests).zip(counts).map(|((stretch, digests), counts)| {
         let of_kept = digests.into_iter().zip(&counts).filter(|(_, counts)| **counts).map(|(digest, _)| digest);
         let of_kept = of_kept.collect();
-        let failed = |source| EncodeError::Arrow { table: keys.table().to_owned(), source };
-        Ok((filter_record_batch(&stretch.rows, &BooleanArray::from(counts)).map_err(failed)?, of_kept))
+        Ok((filter_record_batch(&stretch.rows, &BooleanArray::from(counts)).map_err(|e| failed(keys, e))?, of_kept))
     });
-    kept.collect()
+    let mut kept = kept.collect::<Result<Newest, StageError>>()?;
+    let (here, there): (Vec<_>, Vec<_>) = last
+        .iter()
+        .filter(|(_, place)| !place.unsaid.is_empty())
+        .partition(|(_, place)| place.unsaid.iter().all(|unsaid| unsaid.said.is_some()));
+    if !here.is_empty() {
+        kept.push((put_together(keys, stretches, &here)?, here.iter().map(|(digest, _)| **digest).collect()));
+    }
+    if !there.is_empty() {
+        let columns = |place: &Last| {
+            let missing = place.unsaid.iter().filter(|unsaid| unsaid.said.is_none());
+            missing.map(|unsaid| unsaid.column).collect::<Vec<usize>>()
+        };
+        staged.patch = Some(Box::new(Patch {
+            rows: put_together(keys, stretches, &there)?,
+            digests: there.iter().map(|(digest, _)| **digest).collect(),
+            unsaid: there.iter().map(|(_, place)| columns(place)).collect(),
+        }));
+    }
+    let touched = last.iter().map(|(digest, place)| (*digest, Arc::clone(&stretches[place.stretch].chain)));
+    staged.touched = Some(touched.collect());
+    Ok(kept)
+}
+
+/// Takes a stretch's events in; who its rows are.
+fn follow(
+    keys: &Keys,
+    moved: Moved,
+    stretches: &[Stretch],
+    at: usize,
+    last: &mut DigestMap<Last>,
+    staged: &mut Staged,
+) -> Result<Digests, StageError> {
+    let stretch = &stretches[at];
+    let (rows, deletes) = (keys.project(&stretch.rows)?, keys.project(&stretch.deletes)?);
+    let (of_rows, of_deletes) = (keys.digests(&rows)?, keys.digests(&deletes)?);
+    let (mut next_row, mut next_delete) = (0, 0);
+    for said in &stretch.order {
+        let (projected, digests, event) = match said {
+            Said::Row => (&rows, &of_rows, &mut next_row),
+            Said::Gone => (&deletes, &of_deletes, &mut next_delete),
+            Said::Before if of_rows.get(next_row) == Some(&of_deletes[next_delete]) => {
+                next_delete += 1;
+                continue;
+            }
+            Said::Before => (&deletes, &of_deletes, &mut next_delete),
+        };
+        let (digest, number) = (digests[*event], *event);
+        *event += 1;
+        let before = last.get(&digest);
+        if let Some(other) = before.map(|before| &stretches[before.stretch].chain)
+            && *other != stretch.chain
+            && moved == Moved::Stop
+        {
+            return Err(moved_key(keys, &keys.describe(projected, number), other, &stretch.chain).into());
+        }
+        let row = (*said == Said::Row).then_some(number);
+        let columns = row.and_then(|row| stretch.unsaid.get(&row)).map_or(&[][..], Vec::as_slice);
+        let unsaid = columns.iter().map(|column| Some(Unsaid { column: *column, said: said_before(before, *column)? }));
+        let Some(unsaid) = unsaid.collect::<Option<Vec<_>>>() else {
+            return Err(never_said(keys, &keys.describe(projected, number), &stretch.rows, columns).into());
+        };
+        last.insert(digest, Last { stretch: at, row, unsaid });
+    }
+    assert_eq!((next_row, next_delete), (of_rows.len(), of_deletes.len()), "each event is in the order once");
+    staged.insert_names.0.push(rows);
+    staged.insert_names.0.push(deletes);
+    Ok(of_rows)
+}
+
+/// Where a column's value was said last: in a row of this batch, or, `Some(None)`, in the table. `None`: the row has gone.
+fn said_before(before: Option<&Last>, column: usize) -> Option<Option<(usize, usize)>> {
+    let Some(before) = before else { return Some(None) };
+    let row = before.row?;
+    let earlier = before.unsaid.iter().find(|unsaid| unsaid.column == column);
+    Some(earlier.map_or(Some((before.stretch, row)), |unsaid| unsaid.said))
+}
+
+/// Rows of which parts are said by others of the batch. What none of them says is left as its own row has it.
+fn put_together(keys: &Keys, stretches: &[Stretch], rows: &[(&Digest, &Last)]) -> Result<RecordBatch, StageError> {
+    let schema = stretches[0].rows.schema();
+    let column = |column: usize| {
+        let values: Vec<&dyn Array> = stretches.iter().map(|stretch| stretch.rows.column(column).as_ref()).collect();
+        let place = |place: &Last| {
+            let unsaid = place.unsaid.iter().find(|unsaid| unsaid.column == column);
+            let own = (place.stretch, place.row.expect("a row that is there"));
+            unsaid.and_then(|unsaid| unsaid.said).unwrap_or(own)
+        };
+        interleave(&values, &rows.iter().map(|(_, last)| place(last)).collect::<Vec<_>>())
+    };
+    let columns = (0..schema.fields().len()).map(column).collect::<Result<Vec<_>, _>>();
+    let batch = columns.and_then(|columns| RecordBatch::try_new(schema, columns));
+    batch.map_err(|error| failed(keys, error))
+}
+
+fn failed(keys: &Keys, source: ArrowError) -> StageError {
+    EncodeError::Arrow { table: keys.table().to_owned(), source }.into()
 }
 
 /// The refusal of a key that changes logs.

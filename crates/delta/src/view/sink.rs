@@ -354,6 +354,8 @@ impl View {
             // Not the version that the state stands for: nothing is put, which is no news of a taken one.
             return Ok(Put::Taken);
         }
+        let completed = staged.map(|staged| self.completed(staged)).transpose()?.flatten();
+        let staged = completed.as_ref().or(staged);
         let revision = match staged.filter(|_| is_upsert) {
             Some(staged) => {
                 let (moved, kernel, runtime) = (self.options.by_key.moved, &self.table.kernel, &self.table.runtime);

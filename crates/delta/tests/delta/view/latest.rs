@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use lakeward_delta::DeltaError;
-use lakeward_delta::view::{ByKey, Commit, Mode, Moved, StageError, Staged, Stretch, View, ViewOptions, ViewWriter};
+use lakeward_delta::view::{
+    ByKey, Commit, Mode, Moved, Said, StageError, Staged, Stretch, View, ViewOptions, ViewWriter,
+};
 use lakeward_protocol::ports::{Exit, Fault, OutputLog, Verdict};
 use lakeward_protocol::position::CommitId;
 use rand::rngs::SmallRng;
@@ -25,7 +27,8 @@ fn stretch(chain: &str, events: &[Event]) -> Stretch {
         chain: chain.into(),
         rows: batch(&coming),
         deletes: RecordBatch::try_from_iter([("id", going)]).unwrap(),
-        order: events.iter().map(|(_, name)| name.is_some()).collect(),
+        order: events.iter().map(|(_, name)| if name.is_some() { Said::Row } else { Said::Gone }).collect(),
+        unsaid: BTreeMap::new(),
     }
 }
 
@@ -152,6 +155,63 @@ fn more_rows_than_there_is_memory_for_are_refused() {
     assert_eq!(lake.rows(None), sorted([rows([2, 3], "a"), rows([4], "b")].concat()));
     let fewer = by_id(ByKey { most_rows: 2, ..ByKey::default() });
     assert!(matches!(lake.open("app", fewer), Err(DeltaError::TooManyKeys { .. })), "as soon as they are read");
+}
+
+/// The same with these rows' names unsaid.
+fn unsaid(mut stretch: Stretch, rows: &[usize]) -> Stretch {
+    stretch.unsaid = rows.iter().map(|row| (*row, vec![1])).collect();
+    stretch
+}
+
+#[test]
+fn what_an_event_does_not_say_stays_as_it_was() {
+    for partition in [&[][..], &["name"]] {
+        let lake = Lake::new(Mode::Upsert, partition, &[]);
+        let options = by_id(ByKey { moved: Moved::LastCommit, ..ByKey::default() });
+        let mut view = lake.open("app", options.clone()).unwrap();
+        let scored = |id: i64, name: &str, score: i64| (Some(id), Some(name.to_owned()), Some(score as f64));
+        // Their scores are said, their names are not.
+        let scores = |chain: &str, events: &[Row], all: &[usize]| {
+            let order = vec![Said::Row; events.len()];
+            unsaid(Stretch { rows: batch(events), order, ..stretch(chain, &[]) }, all)
+        };
+        let first = [(1, Some("a")), (2, Some("b")), (3, Some("c"))];
+        step(&mut view, &options, 0, &[stretch("app-0", &first)]).unwrap();
+        let events =
+            [scored(1, "?", 10), scored(2, "?", 20), scored(1, "?", 11), scored(4, "d", 40), scored(4, "?", 41)];
+        step(&mut view, &options, 1, &[scores("app-0", &events, &[0, 1, 2, 4])]).unwrap();
+        let expected = vec![scored(1, "a", 11), scored(2, "b", 20), scored(3, "c", 3), scored(4, "d", 41)];
+        assert_eq!(lake.rows(None), sorted(expected));
+        // A rival says another name between staging and commit: that one stays.
+        let staged = stage(&view, &options, &[scores("app-0", &[scored(3, "?", 30)], &[0])]).unwrap();
+        let mut rival = lake.open("rival", options.clone()).unwrap();
+        let named = stage(&rival, &options, &[stretch("rival-0", &[(3, Some("rival")), (4, None)])]).unwrap();
+        let done = rival.commit(CommitId(77), &moves("rival", 0, 1), Some(&named));
+        assert!(matches!(done, Ok(Commit::Done(_))), "{done:?}");
+        assert!(matches!(commit(&mut view, 2, &staged), Ok(Commit::Done(_))));
+        assert_eq!(lake.rows(None), sorted(vec![scored(1, "a", 11), scored(2, "b", 20), scored(3, "rival", 30)]));
+        // Nobody has said it: never there, gone, gone in the same batch.
+        let gone = Stretch {
+            rows: batch(&[scored(1, "?", 1)]),
+            order: vec![Said::Gone, Said::Row],
+            ..stretch("app-0", &[(1, None)])
+        };
+        let never = [scores("app-0", &[scored(9, "?", 1)], &[0]), scores("app-0", &[scored(4, "?", 1)], &[0])];
+        for (events, id) in never.into_iter().chain([unsaid(gone, &[0])]).zip([9, 4, 1]) {
+            let error = step(&mut view, &options, 3, &[events]).unwrap_err();
+            assert!(error.contains(&format!("the key id = {id} leaves name as it was")), "{error}");
+        }
+        // What was before a row goes if it was another's.
+        let moved = Stretch {
+            rows: batch(&[scored(1, "?", 12), scored(20, "e", 1)]),
+            order: vec![Said::Before, Said::Row, Said::Before, Said::Row],
+            ..stretch("app-0", &[(1, None), (2, None)])
+        };
+        step(&mut view, &options, 3, &[unsaid(moved, &[0])]).unwrap();
+        assert_eq!(lake.rows(None), sorted(vec![scored(1, "a", 12), scored(3, "rival", 30), scored(20, "e", 1)]));
+        replay(&lake.commits());
+        assert_eq!(view.rows(), 3);
+    }
 }
 
 #[test]
