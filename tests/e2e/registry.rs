@@ -251,6 +251,42 @@ fn settings_that_make_no_sense_are_refused_before_anything_is_done() {
 }
 
 #[test]
+fn protobuf_by_its_source() {
+    let root = crate::scratch("proto");
+    std::fs::create_dir_all(root.join("shop")).expect("make a folder");
+    let write = |name: &str, text: &str| std::fs::write(root.join(name), text).expect("write a file");
+    let order = "syntax = \"proto3\"; package shop; import \"shop/names.proto\"; import \"google/protobuf/timestamp.proto\";\n\
+                 /* import \"no/such.proto\"; */ message Order { int32 id = 1; Name name = 2; string date = 3; \
+                 google.protobuf.Timestamp at = 4; }";
+    write("shop/order.proto", order);
+    write(
+        "shop/names.proto",
+        "syntax = \"proto3\"; package shop; import \"base.proto\"; message Name { base.Text text = 1; }",
+    );
+    write("base.proto", "syntax = \"proto3\"; package base; message Text { string value = 1; }");
+    let file = root.join("shop/order.proto").display().to_string();
+    let table = Table::new(&[("id", "integer"), ("name", "string"), ("date", "string")], &["date"]);
+    let topic = topic(1);
+    let name = bytes(2, &bytes(1, &bytes(1, b"x")));
+    topic.produce(to_0([[number(1, 5), name, bytes(3, b"2023-06-30")].concat()]));
+    let ingest = Ingest::new(&topic, &table);
+    ingest.clone().with(&["--protobuf", &file, "--message", "Order"]).run_to_end();
+    let expected = json!({"id": 5, "name": r#"{"text":{"value":"x"}}"#, "date": "2023-06-30"});
+    assert_eq!(table.query("select * from t"), [expected]);
+
+    let refused = |message: &str, said: &str| {
+        let ended = ingest.clone().with(&["--protobuf", &file, "--message", message]).run();
+        assert_eq!(ended.code, Some(78), "{}", ended.log);
+        assert!(ended.log.contains(said), "no '{said}' in {}", ended.log);
+    };
+    refused("Bill", "there is no message Bill; there are");
+    std::fs::remove_file(root.join("base.proto")).expect("remove a file");
+    refused("Order", "base.proto");
+    write("shop/names.proto", "syntax = \"proto3\"; message Name {");
+    refused("Order", "names.proto");
+}
+
+#[test]
 fn protobuf_by_a_set_of_descriptors() {
     let (topic, table) = (topic(1), columns());
     // What protoc writes for: syntax = "proto3"; package p; message M { int32 id = 1; string name = 2; string date = 3; }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use arrow_schema::{FieldRef, Schema};
 
-pub use schema::{ProtobufError, ProtobufMessage, ProtobufSchema};
+pub use schema::{ProtobufError, ProtobufMessage, ProtobufSchema, imports};
 
 use crate::avro::unframed;
 use crate::column::Struct;

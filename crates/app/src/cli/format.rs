@@ -1,11 +1,12 @@
 //! Options that say what messages are written in.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use lakeward_decode::avro::{AvroSchema, Form};
-use lakeward_decode::protobuf::{self, ProtobufMessage};
+use lakeward_decode::protobuf::{self, ProtobufMessage, ProtobufSchema};
 use lakeward_decode::{Compression, Debezium, Encoding, Format, Schemas};
 use lakeward_protocol::ports::Exit;
 
@@ -34,8 +35,8 @@ pub struct FormatArgs {
     #[arg(long, value_name = "PATH", group = "encoding")]
     pub soe_avro: Option<PathBuf>,
 
-    /// Protobuf. A schema registry's address: in Confluent's framing. A set of descriptors, made by protoc
-    /// --descriptor_set_out=FILE --include_imports: messages of type --message.
+    /// Protobuf. A schema registry's address: in Confluent's framing. A .proto file, or a set of descriptors, made by
+    /// protoc --descriptor_set_out=FILE --include_imports: messages of type --message.
     #[arg(long, env = "PROTOBUF_REGISTRY", value_name = "URL,..|FILE", group = "encoding")]
     pub protobuf: Option<String>,
 
@@ -183,14 +184,37 @@ impl FormatArgs {
     }
 }
 
-/// A type of a file of descriptors, which `option` names.
+/// A type of a file that `option` names: a `.proto` file, with what it imports, or a set of descriptors.
 ///
 /// # Errors
 /// A file that can't be read, or has no such type.
 pub fn protobuf_message(option: &str, file: &Path, name: &str) -> Result<ProtobufMessage, Failure> {
     let wrong = |what: String| Failure::new(Exit::Config, format_args!("{option} {}: {what}", file.display()));
-    let set = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
-    ProtobufMessage::named(&set, name).map_err(|error| wrong(error.to_string()))
+    let bytes = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+    if file.extension().is_none_or(|extension| extension != "proto") {
+        return ProtobufMessage::named(&bytes, name).map_err(|error| wrong(error.to_string()));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+    let imports = imported(file, &text).map_err(wrong)?;
+    let schema = ProtobufSchema::compile(&text, &imports).map_err(|error| wrong(error.to_string()))?;
+    schema.named(name).map_err(|error| wrong(error.to_string()))
+}
+
+/// The texts that a `.proto` file imports, directly or not, by the names that they are imported by. They are looked for
+/// from the file's folder, and from each folder above it, which is where such names begin as a rule.
+fn imported(file: &Path, text: &str) -> Result<BTreeMap<String, String>, String> {
+    let file = std::path::absolute(file).map_err(|error| error.to_string())?;
+    let mut found = BTreeMap::new();
+    let mut left = protobuf::imports(text).map_err(|error| error.to_string())?;
+    while let Some(name) = left.pop() {
+        let place = file.ancestors().skip(1).map(|folder| folder.join(&name)).find(|place| place.is_file());
+        // What is nowhere the compiler knows, or says that it is missing.
+        let Some(place) = place.filter(|_| !found.contains_key(&name)) else { continue };
+        let read = std::fs::read_to_string(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+        left.extend(protobuf::imports(&read).map_err(|error| format!("{}: {error}", place.display()))?);
+        found.insert(name, read);
+    }
+    Ok(found)
 }
 
 /// The schema of a file, which `option` names.

@@ -41,6 +41,14 @@ impl ProtobufSchema {
         Ok(Self { file: file.expect("the file that was just compiled") })
     }
 
+    /// The message type of a name, among those of the file and all that it imports.
+    ///
+    /// # Errors
+    /// A name that is not there, or that more than one type ends with.
+    pub fn named(&self, name: &str) -> Result<ProtobufMessage, ProtobufError> {
+        find(self.file.parent_pool(), name)
+    }
+
     /// The message type at a place in the file: an index for each level, from the outside in. Entries of maps, which
     /// are message types to a compiler, are not counted: Confluent's Java serializer does not.
     #[must_use]
@@ -71,23 +79,37 @@ impl ProtobufMessage {
                  --descriptor_set_out=FILE --include_imports"
             ))
         })?;
-        if let Some(message) = pool.get_message_by_name(name) {
-            return Ok(Self(message));
-        }
-        let ending = format!(".{name}");
-        let found: Vec<MessageDescriptor> =
-            pool.all_messages().filter(|message| message.full_name().ends_with(&ending)).collect();
-        match &found[..] {
-            [message] => Ok(Self(message.clone())),
-            [] => Err(ProtobufError(format!("there is no message {name}; there are {}", names(pool.all_messages())))),
-            many => Err(ProtobufError(format!("{name} may be {}: say which", names(many.iter().cloned())))),
-        }
+        find(&pool, name)
     }
 
     /// Its name, with its package.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.full_name()
+    }
+}
+
+/// What a schema's text imports, by the names that it gives; without those that every compiler brings.
+///
+/// # Errors
+/// What the text has wrong.
+pub fn imports(text: &str) -> Result<Vec<String>, ProtobufError> {
+    let file = File::from_source(ROOT, text).map_err(|error| ProtobufError(chain(&error)))?;
+    let names = &file.file_descriptor_proto().dependency;
+    Ok(names.iter().filter(|name| GoogleFileResolver::new().open_file(name).is_err()).cloned().collect())
+}
+
+fn find(pool: &DescriptorPool, name: &str) -> Result<ProtobufMessage, ProtobufError> {
+    if let Some(message) = pool.get_message_by_name(name) {
+        return Ok(ProtobufMessage(message));
+    }
+    let ending = format!(".{name}");
+    let found: Vec<MessageDescriptor> =
+        pool.all_messages().filter(|message| message.full_name().ends_with(&ending)).collect();
+    match &found[..] {
+        [message] => Ok(ProtobufMessage(message.clone())),
+        [] => Err(ProtobufError(format!("there is no message {name}; there are {}", names(pool.all_messages())))),
+        many => Err(ProtobufError(format!("{name} may be {}: say which", names(many.iter().cloned())))),
     }
 }
 
