@@ -61,6 +61,10 @@ fn p05_of_each_key_the_newest_row_and_tombstones_delete() {
     assert_eq!(table.txns()["app-0"], 10);
     let said = verified(&table);
     assert!(said.contains("2 live rows") && said.contains("view (upsert)"), "{said}");
+    for ended in [Ingest::new(&topic, &table).with(&["-e"]).run(), Ingest::new(&topic, &table).check()] {
+        assert_eq!(ended.code, Some(78), "every record beside the newest ones: {}", ended.log);
+        assert!(ended.log.contains("pass --mode upsert"), "{}", ended.log);
+    }
     let protocol = &table.actions("protocol")[0].1;
     assert!(protocol["writerFeatures"].to_string().contains("deletionVectors"), "{protocol}");
     let status = run(&["status", &table.path.display().to_string()]);

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use lakeward_delta::view::{Staged, View};
 use lakeward_delta::{DeltaError, Layout, Table};
-use lakeward_protocol::ports::{Gap, Head, OutputLog, Permit, Put};
+use lakeward_protocol::ports::{Exit, Gap, Head, OutputLog, Permit, Put};
 use lakeward_protocol::position::{CommitId, Frontier, PartitionId, TableVersion};
+
+use crate::failure::Failure;
 
 /// A table by the way it is written.
 pub enum Sink {
@@ -16,6 +18,22 @@ pub enum Sink {
 }
 
 impl Sink {
+    /// Every record into a table, unless it holds the newest row of each key.
+    ///
+    /// # Errors
+    /// It does: records would be rows beside those. A log that can't be read.
+    pub fn append(mut table: Table) -> Result<Table, Failure> {
+        if !table.is_upserted().map_err(|error| Failure::port(&error))? {
+            return Ok(table);
+        }
+        let text = format!(
+            "table {} holds the newest row of each key, as --mode upsert wrote it; in mode append records would be rows \
+             beside those: pass --mode upsert and its --key, or name another table",
+            table.name()
+        );
+        Err(Failure::new(Exit::Config, text))
+    }
+
     /// The table.
     #[must_use]
     pub fn table(&self) -> &Table {

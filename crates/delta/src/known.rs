@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::commit::{Notes, SourceNote};
 use crate::log::Commit;
+use crate::view::Mode;
 
 /// Whose commit stored an offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(crate) struct Owner {
     pub topic: Option<String>,
     pub topic_id: Option<String>,
     pub sources: Vec<SourceNote>,
+    /// It took rows in by their keys.
+    pub by_key: bool,
 }
 
 /// A stored `txn`.
@@ -142,8 +145,9 @@ fn warn_of_a_step_back(table: &str, app_id: &str, version: u64, from: i64, to: i
 }
 
 fn owner(notes: &Notes) -> Arc<Owner> {
-    let Notes { app_id, topic, topic_id, sources, .. } = notes.clone();
-    Arc::new(Owner { app_id, topic, topic_id, sources })
+    let Notes { app_id, topic, topic_id, sources, view, .. } = notes.clone();
+    let by_key = view.is_some_and(|view| view.mode == Mode::Upsert.word());
+    Arc::new(Owner { app_id, topic, topic_id, sources, by_key })
 }
 
 /// A commit's in-commit timestamp.

@@ -58,6 +58,15 @@ impl Table {
         Ok(())
     }
 
+    /// Does the table hold the newest row of each key, by this application's commits as far as the log has them?
+    ///
+    /// # Errors
+    /// The log can't be read.
+    pub fn is_upserted(&mut self) -> Result<bool, DeltaError> {
+        self.look_back_for(&self.known.txns.keys().cloned().collect::<Vec<_>>())?;
+        Ok(self.known.txns.values().any(|stored| stored.owner.as_ref().is_some_and(|owner| owner.by_key)))
+    }
+
     fn unknown(&self, keys: &[String]) -> bool {
         keys.iter().any(|key| self.known.txns.get(key).is_some_and(|stored| !stored.is_understood()))
     }

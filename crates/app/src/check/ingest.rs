@@ -131,7 +131,7 @@ fn dead_letters(
 
 /// The table as it would be written to; in mode upsert with its keys read.
 fn sink(plan: &Plan, table: Table) -> Result<Sink, Failure> {
-    let Some(options) = &plan.upsert else { return Ok(Sink::Append(Box::new(table))) };
+    let Some(options) = &plan.upsert else { return Sink::append(table).map(|table| Sink::Append(Box::new(table))) };
     let view = View::open(table, options.clone()).map_err(|error| Failure::port(&error))?;
     let (key, rows) = (options.key.join(", "), grouped(view.rows() as u64));
     println!(
