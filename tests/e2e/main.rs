@@ -33,6 +33,7 @@ mod gaps;
 mod groups;
 mod ingest;
 mod kills;
+mod maintain;
 mod memory;
 mod offsets;
 mod partitions;

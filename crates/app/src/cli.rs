@@ -16,6 +16,7 @@ use pipeline::{CheckArgs, CheckOther};
 
 pub mod dlq;
 pub mod format;
+pub mod maintain;
 pub mod mode;
 pub mod offsets;
 pub mod pipeline;
@@ -65,6 +66,8 @@ pub enum Command {
     /// Show where a table's jobs go on, or set it.
     #[command(subcommand)]
     Offsets(offsets::OffsetsCommand),
+    /// Make small files few, keep the log short, and delete garbage, beside whoever writes.
+    Maintain(maintain::MaintainArgs),
     /// See it work: an embedded broker, two workers, kills, and the proof.
     Demo(DemoArgs),
 }

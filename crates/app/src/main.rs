@@ -21,6 +21,7 @@ mod failure;
 mod footprint;
 mod ingest;
 mod letters;
+mod maintain;
 mod meters;
 mod offsets;
 mod pipeline;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Dlq(command) => dlq::run(&command),
         Command::Offsets(command) => offsets::run(&command),
+        Command::Maintain(args) => maintain::run(&args),
         Command::Demo(args) => demo::run(&args),
     };
     ended(ending, cli.log_format)

@@ -204,50 +204,107 @@ impl Task {
     }
 
     fn checkpoint(&self) -> Result<Option<Arc<Snapshot>>, DeltaError> {
-        let Some(snapshot) = self.kernel.at(self.version)? else { return Ok(None) };
-        let fail = |error| DeltaError::kernel(&self.kernel.place.name, "write a checkpoint of", error);
-        let (outcome, snapshot) = snapshot.checkpoint(self.kernel.engine(), None).map_err(fail)?;
-        if matches!(outcome, CheckpointWriteResult::Written) {
-            self.done.checkpoints.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(table = %self.kernel.place.name, version = self.version, "wrote a checkpoint");
-        }
-        // A help to readers; tables whose history does not allow it go without.
-        if let Err(error) = snapshot.write_checksum(self.kernel.engine()) {
-            tracing::debug!(table = %self.kernel.place.name, version = self.version, %error, "wrote no checksum");
-        }
+        let Some((snapshot, written)) = write(&self.kernel, self.version)? else { return Ok(None) };
+        self.done.checkpoints.fetch_add(u64::from(written), Ordering::Relaxed);
         Ok(Some(snapshot))
     }
 
     fn clean(&self, snapshot: &Snapshot) -> Result<(), DeltaError> {
-        let properties = snapshot.table_properties();
-        let says = snapshot.metadata_configuration().get("delta.logRetentionDuration");
-        let retention = match (properties.log_retention_duration, says) {
-            (Some(retention), _) => retention,
-            (None, None) => DEFAULT_RETENTION,
-            (None, Some(text)) => {
-                tracing::warn!(
-                    table = %self.kernel.place.name,
-                    "delta.logRetentionDuration = {text:?} is no interval we know; no log file is deleted",
-                );
-                return Ok(());
-            }
+        let place = &self.kernel.place;
+        let Some(cutoff_ms) = cutoff_ms(snapshot) else {
+            tracing::warn!(table = %place.name, "{}; no log file is deleted", unknown_retention(snapshot));
+            return Ok(());
         };
-        let cutoff_ms = now_ms().saturating_sub(i64::try_from(retention.as_millis()).unwrap_or(i64::MAX));
-        let deleted = self.runtime.block_on(delete_expired(&self.kernel.place, cutoff_ms))?;
+        let deleted = self.runtime.block_on(delete_expired(place, cutoff_ms))?;
         self.done.deleted.fetch_add(deleted, Ordering::Relaxed);
         if deleted > 0 {
-            tracing::info!(table = %self.kernel.place.name, deleted, "deleted expired log files");
+            tracing::info!(table = %place.name, deleted, "deleted expired log files");
         }
         Ok(())
+    }
+}
+
+/// Writes a version's checkpoint, if it has none, and its checksum; whether it did. `None`: the version is gone.
+fn write(kernel: &Kernel, version: u64) -> Result<Option<(Arc<Snapshot>, bool)>, DeltaError> {
+    let Some(snapshot) = kernel.at(version)? else { return Ok(None) };
+    let fail = |error| DeltaError::kernel(&kernel.place.name, "write a checkpoint of", error);
+    let (outcome, snapshot) = snapshot.checkpoint(kernel.engine(), None).map_err(fail)?;
+    let written = matches!(outcome, CheckpointWriteResult::Written);
+    if written {
+        tracing::debug!(table = %kernel.place.name, version, "wrote a checkpoint");
+    }
+    // A help to readers; tables whose history does not allow it go without.
+    if let Err(error) = snapshot.write_checksum(kernel.engine()) {
+        tracing::debug!(table = %kernel.place.name, version, %error, "wrote no checksum");
+    }
+    Ok(Some((snapshot, written)))
+}
+
+/// Before when log files are expired; `None` where the table's interval is none that we know.
+fn cutoff_ms(snapshot: &Snapshot) -> Option<i64> {
+    let says = snapshot.metadata_configuration().get("delta.logRetentionDuration");
+    let retention = match (snapshot.table_properties().log_retention_duration, says) {
+        (Some(retention), _) => retention,
+        (None, None) => DEFAULT_RETENTION,
+        (None, Some(_)) => return None,
+    };
+    Some(now_ms().saturating_sub(i64::try_from(retention.as_millis()).unwrap_or(i64::MAX)))
+}
+
+fn unknown_retention(snapshot: &Snapshot) -> String {
+    let says = snapshot.metadata_configuration().get("delta.logRetentionDuration");
+    format!("delta.logRetentionDuration = {:?} is no interval we know", says.map_or("", String::as_str))
+}
+
+/// Writes a checkpoint of a version, if it has none; whether it did.
+///
+/// # Errors
+/// The table can't be read, or written to.
+pub(crate) fn write_now(kernel: &Kernel, version: u64) -> Result<bool, DeltaError> {
+    Ok(write(kernel, version)?.is_some_and(|(_, written)| written))
+}
+
+/// Deletes expired log files, as many as there are; how many these are.
+///
+/// # Errors
+/// A table that does not allow it, with why; a store that refuses.
+pub(crate) fn expire_now(
+    kernel: &Kernel,
+    version: u64,
+    configuration: &Configuration,
+    runtime: &Handle,
+    dry_run: bool,
+) -> Result<u64, DeltaError> {
+    let name = &kernel.place.name;
+    let refused = |reason: String| Err(DeltaError::Schema { place: format!("table {name}"), reason });
+    if !cleans(configuration) {
+        return refused(
+            "its log files are not ours to delete: it has the feature checkpointProtection, or \
+             delta.enableExpiredLogCleanup = false"
+                .to_owned(),
+        );
+    }
+    let Some(snapshot) = kernel.at(version)? else { return Ok(0) };
+    let Some(cutoff_ms) = cutoff_ms(&snapshot) else {
+        return refused(format!("{}; nothing was deleted", unknown_retention(&snapshot)));
+    };
+    if dry_run {
+        return Ok(runtime.block_on(list_expired(&kernel.place, cutoff_ms))?.len() as u64);
+    }
+    let mut deleted = 0;
+    loop {
+        let more = runtime.block_on(delete_expired(&kernel.place, cutoff_ms))?;
+        deleted += more;
+        if more == 0 {
+            return Ok(deleted);
+        }
     }
 }
 
 /// Deletes log files last written before `cutoff_ms` that no version kept needs.
 async fn delete_expired(place: &Place, cutoff_ms: i64) -> Result<u64, DeltaError> {
     let fail = |error| DeltaError::store(format!("clean the log of {}", place.name), error);
-    let folder = place.log_folder();
-    let files: Vec<ObjectMeta> = place.store.list(Some(&folder)).try_collect().await.map_err(fail)?;
-    let expired = expired(&folder, &files, cutoff_ms);
+    let expired = list_expired(place, cutoff_ms).await?;
     let expired = futures::stream::iter(expired.into_iter().take(MOST_DELETED).map(Ok)).boxed();
     let mut outcomes = place.store.delete_stream(expired);
     let mut deleted = 0;
@@ -260,6 +317,17 @@ async fn delete_expired(place: &Place, cutoff_ms: i64) -> Result<u64, DeltaError
         }
     }
     Ok(deleted)
+}
+
+async fn list_expired(place: &Place, cutoff_ms: i64) -> Result<Vec<Path>, DeltaError> {
+    let folder = place.log_folder();
+    let files: Vec<ObjectMeta> = place
+        .store
+        .list(Some(&folder))
+        .try_collect()
+        .await
+        .map_err(|error| DeltaError::store(format!("list the log of {}", place.name), error))?;
+    Ok(expired(&folder, &files, cutoff_ms))
 }
 
 /// The files to delete, oldest versions first: those below the newest complete checkpoint from which

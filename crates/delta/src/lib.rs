@@ -4,6 +4,7 @@
 //! commits ([`table`]). Only this crate knows `delta_kernel`.
 
 mod appended;
+mod care;
 mod checkpoint;
 mod commit;
 mod create;
@@ -32,6 +33,7 @@ pub mod table;
 pub mod view;
 
 pub use appended::{Appended, Chunk};
+pub use care::{Care, CompactOptions, Compacted, LEAST_UNNAMED_AGE, VacuumOptions, Vacuumed};
 pub use checkpoint::{Checkpoints, DEFAULT_INTERVAL, Housekeeping};
 pub use commit::{ByNote, ENGINE, GapNote, Notes, SPANS_TAG, SourceNote, Span, ViewNote, spans_from_tag};
 pub use create::{Created, NewTable, create, create_on};

@@ -224,7 +224,8 @@ impl Job {
         self.rewrite(&scanned, found, writer, runtime).map(Some)
     }
 
-    fn rewrite(
+    /// Writes the live rows of these files into new ones, which no commit names yet.
+    pub(crate) fn rewrite(
         &self,
         scanned: &Scanned,
         found: Vec<Found>,

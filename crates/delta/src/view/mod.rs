@@ -19,8 +19,8 @@
 
 mod chains;
 mod change;
-mod compact;
-mod files;
+pub(crate) mod compact;
+pub(crate) mod files;
 mod index;
 mod key;
 mod latest;

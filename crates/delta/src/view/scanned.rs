@@ -153,7 +153,7 @@ fn collect(metadata: ScanMetadata, files: &mut Vec<Found>) -> KernelResult<()> {
     Ok(())
 }
 
-fn descriptor(vectors: &StructArray, row: usize) -> KernelResult<Option<DeletionVectorDescriptor>> {
+pub(crate) fn descriptor(vectors: &StructArray, row: usize) -> KernelResult<Option<DeletionVectorDescriptor>> {
     let missing = || KernelError::generic("the library's list of files lacks a column");
     let column = |name: &str| vectors.column_by_name(name).ok_or_else(missing);
     let kinds: &StringArray = column("storageType")?.as_string_opt().ok_or_else(missing)?;

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use futures::TryStreamExt;
 use lakeward_protocol::ports::Put;
 use roaring::RoaringTreemap;
-use serde::Deserialize;
 use serde_json::Map;
 
 use super::compact::{Job, Rewritten};
@@ -14,10 +12,10 @@ use super::index::Place;
 use super::mode::Mode;
 use super::sink::View;
 use super::vector;
+use crate::care::{new_id, touched_since};
 use crate::commit::{Notes, Rewrite};
 use crate::error::DeltaError;
 use crate::layout::{Batch, DataFile};
-use crate::log;
 use crate::table::{Contents, now_ms};
 
 /// A rewrite that fits the newest version.
@@ -107,7 +105,8 @@ impl View {
         }
         if self.options.mode != Mode::Upsert {
             let fit = Fit { numbers: Vec::new(), dead: vec![RoaringTreemap::new(); rewritten.files.len()] };
-            return Ok((!self.are_touched_since(rewritten)?).then_some(fit));
+            let touched = touched_since(&self.table.kernel, rewritten, self.table.version);
+            return Ok((!self.table.runtime.block_on(touched)?).then_some(fit));
         }
         let mut numbers = Vec::with_capacity(rewritten.sources.len());
         for source in &rewritten.sources {
@@ -125,26 +124,6 @@ impl View {
             (0..).zip(rows).filter(|(_, origin)| died(origin.source, origin.row)).map(|(row, _)| row).collect()
         });
         Ok(Some(Fit { dead: dead.collect(), numbers }))
-    }
-
-    /// Has any commit since touched a file that was rewritten?
-    fn are_touched_since(&self, rewritten: &Rewritten) -> Result<bool, DeltaError> {
-        let place = &self.table.kernel.place;
-        let versions = rewritten.version + 1..=self.table.version;
-        if self.table.version < rewritten.version {
-            return Ok(true);
-        }
-        self.table.runtime.block_on(async {
-            let mut commits = std::pin::pin!(log::read::<Path>(place, versions));
-            while let Some((_, commit)) = commits.try_next().await? {
-                let Some(commit) = commit else { return Ok(true) };
-                let mut paths = commit.adds.iter().chain(&commit.removes);
-                if paths.any(|action| rewritten.sources.iter().any(|source| source.path == action.path)) {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        })
     }
 
     /// The new files: those that are whole, and all of them with what died in them meanwhile.
@@ -191,16 +170,4 @@ impl View {
             ..Notes::default()
         }
     }
-}
-
-/// Nobody asks for a compaction by its name: the table shows whether it stands.
-#[expect(clippy::disallowed_methods, reason = "an edge: nothing but the name depends on it")]
-fn new_id() -> String {
-    uuid::Uuid::new_v4().simple().to_string()
-}
-
-/// The one thing wanted of file actions.
-#[derive(Debug, Deserialize)]
-struct Path {
-    path: String,
 }

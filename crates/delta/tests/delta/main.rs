@@ -1,5 +1,6 @@
 //! The delta crate against the protocol: its contract, rivals, faulty stores, and tables of others.
 
+mod care;
 mod contract;
 mod faulty;
 mod housekeeping;

@@ -146,6 +146,11 @@ impl Disk {
         files
     }
 
+    /// The live files of the newest version, by their paths: what the `add` says.
+    pub fn live(&self) -> BTreeMap<String, Value> {
+        self.files(self.head())
+    }
+
     pub fn delete(&self) {
         std::fs::remove_dir_all(self.location()).unwrap();
     }
