@@ -46,6 +46,8 @@ mod security;
 mod stores;
 mod table;
 mod tidy;
+mod tls;
+mod tokens;
 mod upsert;
 mod values;
 mod watching;

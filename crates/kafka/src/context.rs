@@ -22,6 +22,8 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
 use tracing::{debug, warn};
 
+use crate::oauth::Tokens;
+
 /// What the client said.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -38,9 +40,16 @@ pub(crate) enum Event {
 pub(crate) struct Context {
     events: Mutex<Vec<Event>>,
     closing: AtomicBool,
+    /// What it proves itself with.
+    tokens: Option<&'static Tokens>,
 }
 
 impl Context {
+    /// Of a client that gets its tokens here, if it needs any.
+    pub(crate) fn with(tokens: Option<&'static Tokens>) -> Self {
+        Self { tokens, ..Self::default() }
+    }
+
     /// What was said since the last call.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *self.events.lock().expect("no panic while it is held"))
@@ -60,6 +69,15 @@ impl Context {
         }
     }
 
+    /// Something failed. The same once more says nothing to who has not listened yet.
+    pub(crate) fn fail(&self, code: RDKafkaErrorCode, reason: &str) {
+        let mut events = self.events.lock().expect("no panic while it is held");
+        let is_known = matches!(events.last(), Some(Event::Failed { code: last, reason: text }) if *last == code && text == reason);
+        if !is_known {
+            events.push(Event::Failed { code, reason: reason.to_owned() });
+        }
+    }
+
     fn note(&self, event: Event) {
         self.events.lock().expect("no panic while it is held").push(event);
     }
@@ -73,8 +91,17 @@ impl ClientContext for Context {
 
     fn error(&self, error: Rdkafka, reason: &str) {
         let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
-        self.note(Event::Failed { code, reason: reason.to_owned() });
+        let lacking = self.tokens.filter(|_| is_refusal(code)).and_then(Tokens::lacking);
+        match lacking {
+            // Brokers refuse what has expired. That heals with the next token, and no broker serves us until then.
+            Some(why) => self.fail(RDKafkaErrorCode::AllBrokersDown, &why),
+            None => self.fail(code, reason),
+        }
     }
+}
+
+fn is_refusal(code: RDKafkaErrorCode) -> bool {
+    matches!(code, RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed)
 }
 
 impl ConsumerContext for Context {

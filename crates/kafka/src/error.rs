@@ -26,6 +26,16 @@ pub enum KafkaError {
         /// What to do.
         remedy: &'static str,
     },
+    /// Who gives tokens gives us none.
+    #[error("no token to prove ourselves to {brokers} with: {detail}; {remedy}")]
+    NoToken {
+        /// For whom.
+        brokers: String,
+        /// Who refuses, and in which words.
+        detail: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// No broker answers.
     #[error("no broker of {brokers} answers: {detail}")]
     Unreachable {
@@ -124,7 +134,7 @@ impl Fault for KafkaError {
         match self {
             Self::Unreachable { .. } | Self::NoTopic { .. } | Self::Unanswered { .. } => Verdict::Retry,
             Self::Setting { .. } | Self::Untrimmed { .. } | Self::Unfit { .. } => Verdict::Stop(Exit::Config),
-            Self::Refused { .. } => Verdict::Stop(Exit::Unavailable),
+            Self::Refused { .. } | Self::NoToken { .. } => Verdict::Stop(Exit::Unavailable),
             Self::Unreadable { .. } | Self::Recreated { .. } | Self::Unwritable { .. } => Verdict::Stop(Exit::Data),
             Self::Fatal { .. } => Verdict::Stop(Exit::TryAgain),
         }

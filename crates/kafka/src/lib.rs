@@ -20,6 +20,7 @@ mod error;
 mod group;
 mod handoff;
 mod native;
+mod oauth;
 mod part;
 mod reader;
 mod sink;

@@ -13,10 +13,12 @@ use std::time::Duration;
 use lakeward_protocol::records::TimestampType;
 use rdkafka::TopicPartitionList;
 use rdkafka::bindings as c;
+use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 
 use crate::context::Context;
+use crate::oauth::Token;
 
 /// A queue of fetched messages, outside of the consumer's own; partitions are forwarded to it.
 pub(crate) struct Queue {
@@ -439,4 +441,36 @@ pub(crate) fn delete_records(
 /// A topic's name as C takes it.
 pub(crate) fn c_name(topic: &str) -> Option<CString> {
     CString::new(topic).ok()
+}
+
+/// Gives a client the token to prove itself with from now on; from any thread.
+///
+/// Why not by `rdkafka`'s callback: it needs somebody who polls, and knows no extensions.
+pub(crate) fn set_token<C: ClientContext>(client: &Client<C>, token: &Token) -> Result<(), String> {
+    let text = |text: &str| CString::new(text).map_err(|_| "it has a zero in it".to_owned());
+    let (value, principal) = (text(&token.value)?, text(&token.principal)?);
+    let pairs = token.extensions.iter().flat_map(|(key, value)| [key, value]);
+    let pairs = pairs.map(|part| text(part)).collect::<Result<Vec<_>, _>>()?;
+    let mut pointers: Vec<_> = pairs.iter().map(|part| part.as_ptr()).collect();
+    let mut said = [0; 512];
+    // SAFETY: the client is alive; all texts end with a zero and outlive the call, which copies them; `said` is as long
+    // as it says.
+    let code = unsafe {
+        c::rd_kafka_oauthbearer_set_token(
+            client.native_ptr(),
+            value.as_ptr(),
+            token.expires_ms,
+            principal.as_ptr(),
+            pointers.as_mut_ptr(),
+            pointers.len(),
+            said.as_mut_ptr(),
+            said.len(),
+        )
+    };
+    if code == c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
+        return Ok(());
+    }
+    // SAFETY: librdkafka ends what it writes with a zero, and it was all zeros before.
+    let said = unsafe { CStr::from_ptr(said.as_ptr()) };
+    Err(said.to_string_lossy().into_owned())
 }

@@ -24,6 +24,7 @@ use crate::error::KafkaError;
 use crate::group::leave;
 use crate::handoff::{Command, Flow, Handoff, Order, Said};
 use crate::native::{IdentityQuery, Queue, c_name, cached_end};
+use crate::oauth::{self, Membership, Tokens};
 use crate::reader::{Reader, list};
 use crate::watch::{self, Known, Seen, Watch};
 
@@ -92,6 +93,8 @@ pub struct Source {
     config: SourceConfig,
     name: CString,
     consumer: Arc<BaseConsumer<Context>>,
+    tokens: Option<&'static Tokens>,
+    membership: Option<Membership>,
     queue: Arc<Queue>,
     handoff: Arc<Handoff>,
     reader: Option<JoinHandle<()>>,
@@ -130,15 +133,17 @@ impl Source {
     }
 
     fn open(config: SourceConfig, partitions: Option<BTreeSet<PartitionId>>, grows: bool) -> Result<Self, KafkaError> {
-        let client: ClientConfig = config.client()?;
+        let mut client: ClientConfig = config.client()?;
+        let tokens = oauth::tokens(&mut client)?;
         let bad_name = || KafkaError::Setting {
             key: "topic".to_owned(),
             reason: format!("no topic has the name {:?}", config.topic),
         };
         let name = c_name(&config.topic).filter(|_| is_topic_name(&config.topic)).ok_or_else(bad_name)?;
         let consumer: BaseConsumer<Context> =
-            client.create_with_context(Context::default()).map_err(|e| setting(&e, "client"))?;
+            client.create_with_context(Context::with(tokens)).map_err(|e| setting(&e, "client"))?;
         let consumer = Arc::new(consumer);
+        let membership = tokens.map(|tokens| tokens.join(&consumer));
         let queue = Arc::new(Queue::new(Arc::clone(&consumer)));
         let handoff = Arc::new(Handoff::new(config.handoff_bytes(), config.arena_bytes));
         let known = Known::default();
@@ -163,6 +168,8 @@ impl Source {
             config,
             name,
             consumer,
+            tokens,
+            membership,
             queue,
             handoff,
             reader: Some(reader),
@@ -329,6 +336,9 @@ impl Source {
         if let Some(fatal) = self.handoff.fatal() {
             return fatal; // says better why nothing is answered
         }
+        if let Some(detail) = self.tokens.and_then(Tokens::lacking) {
+            return KafkaError::Unreachable { brokers: self.config.brokers.clone(), detail };
+        }
         match error.rdkafka_error_code() {
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => self.no_topic(),
             // A listener for TLS hangs up on whoever speaks in the clear, and the other way round.
@@ -439,6 +449,7 @@ impl Drop for Source {
             let _ = reader.join();
         }
         leave(&self.consumer, &self.config.group);
+        self.membership = None;
     }
 }
 

@@ -9,6 +9,7 @@ use tracing::warn;
 
 use crate::context::Context;
 use crate::error::KafkaError;
+use crate::oauth::REFUSED;
 
 /// A hitch is told again after this long.
 const TELL_AGAIN: Duration = Duration::from_secs(30);
@@ -19,6 +20,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// A process that once worked is refused this often in a row before it believes it: a broker that
 /// ends in the middle of a handshake looks like one that refuses.
 const REFUSALS: u32 = 5;
+
+/// What to do where no token is given.
+const NO_TOKEN: &str = "check -K sasl.oauthbearer.token.endpoint.url, sasl.oauthbearer.client.id, \
+                        sasl.oauthbearer.client.secret and sasl.oauthbearer.scope";
 
 pub(crate) enum Kind {
     Nothing,
@@ -104,7 +109,11 @@ impl Trouble {
 
     fn refused(&mut self, code: Code, what: &'static str, remedy: &'static str, reason: &str) -> Kind {
         self.refusals += 1;
-        let error = KafkaError::Refused { brokers: self.brokers.clone(), what, detail: reason.to_owned(), remedy };
+        let brokers = self.brokers.clone();
+        let error = match reason.strip_prefix(REFUSED) {
+            Some(detail) => KafkaError::NoToken { brokers, detail: detail.to_owned(), remedy: NO_TOKEN },
+            None => KafkaError::Refused { brokers, what, detail: reason.to_owned(), remedy },
+        };
         let permission = matches!(
             code,
             Code::TopicAuthorizationFailed
@@ -142,9 +151,11 @@ fn refusal(code: Code, reason: &str) -> Option<(&'static str, &'static str)> {
         Code::Authentication
         | Code::SaslAuthenticationFailed
         | Code::UnsupportedSASLMechanism
-        | Code::IllegalSASLState => {
-            Some(("authentication", "check -K security.protocol, sasl.mechanism, sasl.username and sasl.password"))
-        }
+        | Code::IllegalSASLState => Some((
+            "authentication",
+            "check -K security.protocol, sasl.mechanism, and sasl.username and sasl.password, or the settings of \
+                 sasl.oauthbearer",
+        )),
         Code::SSL => Some((
             "TLS",
             "check -K security.protocol, ssl.ca.location, ssl.certificate.location and ssl.key.location, and the dates \

@@ -38,7 +38,7 @@ impl Request {
             path: decoded(path),
             line: format!("{method} {target}"),
             body: Vec::new(),
-            query: query.split('&').filter(|pair| !pair.is_empty()).map(pair).collect(),
+            query: pairs(query),
             headers: Vec::new(),
         };
         loop {
@@ -63,6 +63,11 @@ impl Request {
         self.query.iter().find(|(of, _)| of == name).map(|(_, value)| value.clone())
     }
 
+    /// The fields of a form that is a body.
+    pub(crate) fn form(body: &[u8]) -> Vec<(String, String)> {
+        pairs(&String::from_utf8_lossy(body))
+    }
+
     /// The part of so many bytes that is wanted; `None` for all.
     pub(crate) fn range(&self, size: usize) -> Option<Range<usize>> {
         let (from, to) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
@@ -73,6 +78,10 @@ impl Request {
             (Err(_), Err(_)) => return None,
         })
     }
+}
+
+fn pairs(text: &str) -> Vec<(String, String)> {
+    text.split('&').filter(|pair| !pair.is_empty()).map(pair).collect()
 }
 
 fn pair(text: &str) -> (String, String) {

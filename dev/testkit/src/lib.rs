@@ -13,6 +13,7 @@ mod produce;
 mod proxy;
 mod registry;
 mod stores;
+mod tokens;
 
 pub use admin::Topic;
 pub use broker::Broker;
@@ -22,3 +23,4 @@ pub use produce::{Message, Sent, Transactional};
 pub use proxy::Proxy;
 pub use registry::{Reference, Registry, framed};
 pub use stores::{Kind, StoreServer};
+pub use tokens::{CLIENT_ID, CLIENT_SECRET, Mood, SCOPE, TOKEN_MARK, TokenEndpoint};

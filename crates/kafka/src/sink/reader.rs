@@ -14,6 +14,7 @@ use super::{PATIENCE, SinkConfig};
 use crate::context::{Context, Event};
 use crate::error::KafkaError;
 use crate::native::{Described, IdentityQuery, TopicId, c_name};
+use crate::oauth::{self, Membership, Tokens};
 use crate::source::{is_topic_name, setting};
 use crate::trouble::{Kind, Trouble};
 
@@ -31,7 +32,10 @@ pub(super) struct Seen {
 pub(super) struct Reader {
     config: SinkConfig,
     name: CString,
+    /// Before the consumer, so that it is dropped before it.
+    _membership: Option<Membership>,
     consumer: Arc<BaseConsumer<Context>>,
+    tokens: Option<&'static Tokens>,
     trouble: Trouble,
 }
 
@@ -45,9 +49,12 @@ impl Reader {
         let mut client = config.client();
         client.set("group.id", &config.id).set("isolation.level", "read_committed");
         client.set("enable.auto.commit", "false").set("allow.auto.create.topics", "false");
-        let consumer = client.create_with_context(Context::default()).map_err(|error| setting(&error, "client"))?;
+        let tokens = oauth::tokens(&mut client)?;
+        let consumer = client.create_with_context(Context::with(tokens)).map_err(|error| setting(&error, "client"))?;
+        let consumer: Arc<BaseConsumer<Context>> = Arc::new(consumer);
+        let _membership = tokens.map(|tokens| tokens.join(&consumer));
         let trouble = Trouble::new(&config.brokers, &config.topic);
-        Ok(Self { config: config.clone(), name, consumer: Arc::new(consumer), trouble })
+        Ok(Self { config: config.clone(), name, _membership, consumer, tokens, trouble })
     }
 
     /// The newest version. Waits while a transaction is under way that may become it.
@@ -129,9 +136,14 @@ impl Reader {
         let code = error.rdkafka_error_code();
         let own = code.map(|code| (code, error.to_string()));
         for (code, reason) in said.chain(own) {
-            if let Kind::Fatal(error @ KafkaError::Refused { .. }) = self.trouble.judge(code, &reason) {
+            if let Kind::Fatal(error @ (KafkaError::Refused { .. } | KafkaError::NoToken { .. })) =
+                self.trouble.judge(code, &reason)
+            {
                 return error;
             }
+        }
+        if let Some(detail) = self.tokens.and_then(Tokens::lacking) {
+            return KafkaError::Unreachable { brokers: self.config.brokers.clone(), detail };
         }
         match code {
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => {

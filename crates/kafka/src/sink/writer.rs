@@ -2,7 +2,7 @@
 //! the first thing that goes wrong.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
@@ -19,6 +19,8 @@ use super::messages::{Message, Messages};
 use super::{PATIENCE, SinkConfig};
 use crate::context::{Context, Event};
 use crate::error::KafkaError;
+use crate::native::set_token;
+use crate::oauth::{self, Member, Membership, Token};
 use crate::source::setting;
 
 /// How long a wait for room, or for answers, takes before it is looked whether there is any progress.
@@ -36,15 +38,21 @@ pub(super) enum Failure {
 
 pub(super) struct Writer {
     topic: String,
-    producer: BaseProducer<Deliveries>,
+    /// Before the producer, so that it is dropped before it.
+    _membership: Option<Membership>,
+    producer: Arc<BaseProducer<Deliveries>>,
 }
 
 impl Writer {
     pub fn open(config: &SinkConfig) -> Result<Self, KafkaError> {
         let mut client = config.client();
         client.set("transactional.id", &config.id).set("enable.idempotence", "true");
-        let producer = client.create_with_context(Deliveries::default()).map_err(|error| setting(&error, "client"))?;
-        Ok(Self { topic: config.topic.clone(), producer })
+        let tokens = oauth::tokens(&mut client)?;
+        let deliveries = Deliveries { client: Context::with(tokens), ..Deliveries::default() };
+        let producer = client.create_with_context(deliveries).map_err(|error| setting(&error, "client"))?;
+        let producer: Arc<BaseProducer<Deliveries>> = Arc::new(producer);
+        let _membership = tokens.map(|tokens| tokens.join(&producer));
+        Ok(Self { topic: config.topic.clone(), _membership, producer })
     }
 
     /// Waits for our name's earlier transactions to end, ends those that do not, and fences who made them (P8).
@@ -200,6 +208,16 @@ impl ClientContext for Deliveries {
 
     fn error(&self, error: Rdkafka, reason: &str) {
         self.client.error(error, reason);
+    }
+}
+
+impl Member for BaseProducer<Deliveries> {
+    fn give(&self, token: &Token) -> Result<(), String> {
+        set_token(self.client(), token)
+    }
+
+    fn tell(&self, code: Code, reason: &str) {
+        self.context().client.fail(code, reason);
     }
 }
 
