@@ -3,6 +3,7 @@
 //! Events of one key are in an order only within one log (a partition of a topic). The tag of a file says, row by row,
 //! which one it was, so that a record of another one for the same key is noticed and not taken for the newer one.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -40,6 +41,24 @@ impl Chains {
     pub(crate) fn at(&self, row: u32) -> Option<&Arc<str>> {
         let run = self.0.partition_point(|(_, end)| *end <= u64::from(row));
         self.0.get(run)?.0.as_ref()
+    }
+
+    /// How many rows it tells of.
+    pub(crate) fn rows(&self) -> u64 {
+        self.0.last().map_or(0, |(_, end)| *end)
+    }
+
+    /// Of some of the rows.
+    pub(crate) fn part(&self, rows: Range<u64>) -> Self {
+        let after = self.0.partition_point(|(_, end)| *end <= rows.start);
+        let mut part = Vec::new();
+        for (chain, end) in &self.0[after..] {
+            part.push((chain.clone(), (*end).min(rows.end) - rows.start));
+            if *end >= rows.end {
+                break;
+            }
+        }
+        Self(part)
     }
 
     /// As it stands in the tag; `None` where there is nothing to say.
@@ -82,6 +101,20 @@ mod tests {
         assert_eq!(tag, r#"[["a-0",2],[null,1],["b-1",1],["a-0",1]]"#, "durable");
         for chains in [chains, Chains::from_tag(&tag).unwrap()] {
             assert_eq!((0..6).map(|row| chains.at(row)).collect::<Vec<_>>(), [&rows[..], &[None]].concat());
+        }
+    }
+
+    #[test]
+    fn a_part_is_of_its_rows() {
+        let names: [Arc<str>; 2] = ["a".into(), "b".into()];
+        let mut chains = Chains::default();
+        let whose = |row: u64| (row % 7 != 3).then(|| &names[usize::from(row % 5 > 2)]);
+        (0..40).for_each(|row| chains.push(whose(row)));
+        assert_eq!(chains.rows(), 40);
+        for (from, to) in [(0, 40), (0, 1), (3, 4), (7, 31), (39, 40)] {
+            let mut expected = Chains::default();
+            (from..to).for_each(|row| expected.push(whose(row)));
+            assert_eq!(chains.part(from..to), expected, "{from}..{to}");
         }
     }
 

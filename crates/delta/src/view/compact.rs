@@ -239,23 +239,25 @@ impl Job {
         };
         let mut writer = Writer::new(&self.layout, options).map_err(failed)?;
         let (mut origins, mut sources, mut sealed) = (Vec::new(), Vec::new(), Vec::<SealedFile>::new());
+        let mut whose = Whose::default();
         for (number, mut each) in (0..).zip(found) {
             scanned.read_vector(&mut each.file)?;
-            each.file.rows = self.move_rows(scanned, &each, number, &mut writer, &mut origins).map_err(failed)?;
+            whose.begin(&each.file);
+            let moved = self.move_rows(scanned, &each, number, &mut writer, &mut origins, &mut whose);
+            each.file.rows = moved.map_err(failed)?;
             sources.push(each.file);
         }
         while let Some(file) = writer.seal_next().map_err(failed)? {
             sealed.push(file);
         }
         let (mut files, mut rows) = (Vec::new(), Vec::new());
-        let (mut origins, chains) = (origins.into_iter(), sources.iter().map(Chains::of).collect::<Vec<_>>());
+        let mut origins = origins.into_iter();
         for file in &sealed {
             let length = usize::try_from(file.rows()).expect("rows that were in memory");
-            let moved: Vec<Origin> = origins.by_ref().take(length).collect();
-            let chains = chains_of(&moved, &chains);
-            files.push(DataFile { chains, ..runtime.block_on(put(&self.layout, file))? });
-            rows.push(moved);
+            rows.push(origins.by_ref().take(length).collect());
+            files.push(runtime.block_on(put(&self.layout, file))?);
         }
+        whose.tag(&mut files);
         let layout = self.layout.clone();
         Ok(Rewritten { version: self.version, layout, sources, files, rows, offers: OFFERS })
     }
@@ -268,6 +270,7 @@ impl Job {
         number: u32,
         writer: &mut Writer,
         origins: &mut Vec<Origin>,
+        whose: &mut Whose,
     ) -> Result<u64, EncodeError> {
         let table = self.layout.table().to_owned();
         let failed = |source| EncodeError::Arrow { table: table.clone(), source };
@@ -277,6 +280,7 @@ impl Job {
             let length = batch.num_rows() as u64;
             let batch = RecordBatch::try_new(self.layout.schema().clone(), batch.columns().to_vec()).map_err(failed)?;
             let live: Vec<u64> = (rows..rows + length).filter(|row| !found.file.dead.contains(*row)).collect();
+            whose.moved(&live);
             let mask = live_mask(&found.file.dead, rows, length);
             let batch = filter_record_batch(&batch, &mask).map_err(failed)?;
             if let Some(keys) = &self.keys {
@@ -294,13 +298,46 @@ impl Job {
     }
 }
 
-/// The tag of a file that these rows were moved to: they stay whose they were.
-fn chains_of(rows: &[Origin], sources: &[Chains]) -> Option<String> {
-    let mut chains = Chains::default();
-    for origin in rows {
-        chains.push(sources[usize::try_from(origin.source).expect("an index")].at(origin.row));
+/// Whose the rows are that move, where they were written by key: they stay whose they were. By partition value, within
+/// which rows keep their order.
+#[derive(Default)]
+struct Whose {
+    by_value: BTreeMap<BTreeMap<String, Option<String>>, Chains>,
+    /// Of the file that is being read.
+    value: BTreeMap<String, Option<String>>,
+    source: Chains,
+}
+
+impl Whose {
+    fn begin(&mut self, file: &LiveFile) {
+        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+        self.value = file.partition_values.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+        self.source = Chains::of(file);
     }
-    chains.to_tag()
+
+    /// These rows of the file go on.
+    fn moved(&mut self, live: &[u64]) {
+        let chains = self.by_value.entry(self.value.clone()).or_default();
+        live.iter().for_each(|row| chains.push(u32::try_from(*row).ok().and_then(|row| self.source.at(row))));
+    }
+
+    /// Tags the new files. Where a value's rows are not as many as went in (another writer may have written it otherwise)
+    /// nothing is said.
+    fn tag(&self, files: &mut [DataFile]) {
+        let value = |file: &DataFile| file.partition_values.iter().cloned().collect::<BTreeMap<_, _>>();
+        let mut rows: BTreeMap<_, u64> = BTreeMap::new();
+        files.iter().for_each(|file| *rows.entry(value(file)).or_default() += file.num_records);
+        let mut next: BTreeMap<_, u64> = BTreeMap::new();
+        for file in files {
+            let value = value(file);
+            let Some(chains) = self.by_value.get(&value).filter(|chains| chains.rows() == rows[&value]) else {
+                continue;
+            };
+            let from = next.entry(value).or_default();
+            file.chains = chains.part(*from..*from + file.num_records).to_tag();
+            *from += file.num_records;
+        }
+    }
 }
 
 fn live_mask(dead: &RoaringTreemap, from: u64, length: u64) -> BooleanArray {
