@@ -38,7 +38,7 @@ pub struct ModeArgs {
 }
 
 /// Debezium's default.
-const PLACEHOLDER: &str = "__debezium_unavailable_value";
+pub const PLACEHOLDER: &str = "__debezium_unavailable_value";
 
 /// What to do with a value that an event leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -16,7 +16,9 @@ use lakeward_delta::Tally;
 use lakeward_protocol::records::{Records, TimestampType};
 
 use crate::badlog::BadLog;
+use crate::cli::mode::PLACEHOLDER;
 use crate::meters;
+use crate::stage::{OnUnavailable, Placeholders};
 use crate::tombstones::{Gone, Tombstones};
 
 /// Why a source's messages are not taken.
@@ -70,6 +72,8 @@ struct Events {
     of_rows: Vec<usize>,
     /// Those of the key.
     of_keys: Vec<usize>,
+    /// What stands for a value that the database left out: a view can't be told that the row's own stays.
+    placeholders: Placeholders,
 }
 
 /// What records were decoded to.
@@ -114,7 +118,11 @@ impl Intake {
             key => Some(Tombstones::with_format(&own, key, &topic, format).map_err(wrong)?),
         };
         let not_null = (0..source.columns.len()).filter(|at| !source.columns[*at].nullable);
-        let needs = Events { of_rows: not_null.collect(), of_keys: source.key.clone() };
+        let needs = Events {
+            of_rows: not_null.collect(),
+            of_keys: source.key.clone(),
+            placeholders: Placeholders::new(PLACEHOLDER, OnUnavailable::Fail),
+        };
         Ok(Self {
             source: source.name.text.clone(),
             bad: BadLog::new(topic.clone()),
@@ -238,6 +246,7 @@ impl Intake {
         bad: &mut Vec<Bad>,
     ) -> Result<(), IntakeError> {
         let op = taken.rows.column(self.columns.fields().len()).as_string::<i32>();
+        let unavailable = events.placeholders.find(&taken.rows);
         for (row, weight) in weights.iter_mut().enumerate() {
             let entry = taken.entry_of(row);
             if op.value(row) == TRUNCATE {
@@ -252,6 +261,16 @@ impl Intake {
                 Some(_) => &events.of_keys,
                 None => continue,
             };
+            if let (Some(1), Some(columns)) = (*weight, unavailable.get(&row)) {
+                let name = self.columns.field(columns[0]).name();
+                let detail = format!(
+                    "{name}: Debezium's unavailable value in place of one that is unchanged; give the table REPLICA IDENTITY \
+                     FULL, or leave the column out of the source"
+                );
+                bad.push(Bad { entry, kind: BadKind::DoesNotFit, detail });
+                *weight = None;
+                continue;
+            }
             if let Some(column) = needed.iter().find(|column| taken.rows.column(**column).is_null(row)) {
                 let name = self.columns.field(*column).name();
                 let detail = format!("{name}: NULL or not there, and the column must not be NULL");
@@ -419,10 +438,11 @@ mod tests {
             (r#"{"id":2}"#, Some(event("r", "null", r#"{"id":2}"#))),
             (r#"{"id":3}"#, Some(event("d", "null", "null"))),
             (r#"{"id":3}"#, Some(r#"{"id":3}"#.to_owned())),
+            (r#"{"id":2}"#, Some(event("u", "null", &row(2, "__debezium_unavailable_value")))),
         ];
         let messages: Vec<_> = messages.iter().map(|(key, value)| (Some(*key), value.as_deref())).collect();
         let rows = ["+1: 1, a, NULL", "+1: 1, b, NULL", "-1: 1, NULL, NULL", "-1: 1, NULL, NULL", "+1: 2, c, NULL"];
-        assert_eq!(changes(&mut events, &messages), (rows.map(str::to_owned).to_vec(), [9, 4, 3, 1]));
+        assert_eq!(changes(&mut events, &messages), (rows.map(str::to_owned).to_vec(), [10, 4, 4, 1]));
         let truncated = records(&[(None, Some(&event("t", "null", "null")))]);
         let stopped = events.part(&truncated, None).expect_err("nobody can say which rows went");
         assert!(matches!(stopped, IntakeError::Truncated { offset: 0, .. }), "{stopped}");

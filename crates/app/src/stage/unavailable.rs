@@ -38,7 +38,7 @@ impl Placeholders {
     }
 
     /// By row: the columns that hold one.
-    pub(super) fn find(&self, batch: &RecordBatch) -> BTreeMap<usize, Vec<usize>> {
+    pub fn find(&self, batch: &RecordBatch) -> BTreeMap<usize, Vec<usize>> {
         let mut found: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, column) in batch.columns().iter().enumerate() {
             let rows = (0..column.len()).filter(|row| column.is_valid(*row) && self.is_at(column, *row));
