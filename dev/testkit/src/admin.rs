@@ -176,7 +176,15 @@ impl Topic {
         let client: BaseConsumer = self.config().set("group.id", group).create().expect("make a consumer");
         let mut list = TopicPartitionList::new();
         list.add_partition(&self.name, partition);
-        let committed = client.committed_offsets(list, PATIENCE).expect("ask for committed offsets");
+        let deadline = Instant::now() + PATIENCE;
+        // The first question makes the topic that groups are kept in, and its leader is not there at once.
+        let committed = loop {
+            match client.committed_offsets(list.clone(), PATIENCE) {
+                Ok(committed) => break committed,
+                Err(error) => assert!(Instant::now() < deadline, "ask for committed offsets: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
         match committed.elements()[0].offset() {
             Offset::Offset(offset) => Some(offset),
             _ => None,
