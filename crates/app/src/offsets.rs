@@ -3,6 +3,7 @@
 mod set;
 mod still;
 
+use arrow_array::TimestampSecondArray;
 use lakeward_delta::{StoredOffset, stored_offsets};
 use serde_json::{Value, json};
 
@@ -51,17 +52,25 @@ fn text(stored: &[StoredOffset]) -> String {
             // What other writers store is a number of their own, and no offset.
             or_dash(of.partition().map(|_| grouped(of.last + 1))),
             or_dash(of.version.map(grouped)),
+            or_dash(of.forgotten_ms.map(until)),
             or_dash(of.by.as_ref().map(|by| format!("{}: {}", by.who, by.why))),
         ]
     };
-    let head = ["txn", "topic", "partition", "last consumed", "next offset", "version", "chosen by"];
+    let head = ["txn", "topic", "partition", "last consumed", "next offset", "version", "kept until", "chosen by"];
     table(&head, &stored.iter().map(row).collect::<Vec<_>>())
+}
+
+/// When a checkpoint may forget it.
+fn until(forgotten_ms: i64) -> String {
+    let at = TimestampSecondArray::from(vec![forgotten_ms / 1_000]).value_as_datetime(0);
+    let at = at.filter(|_| forgotten_ms > 0);
+    at.map_or_else(|| "the next checkpoint".to_owned(), |at| format!("{at} UTC"))
 }
 
 fn as_json(of: &StoredOffset) -> Value {
     json!({
         "txn": of.txn, "app_id": of.app_id, "topic": of.topic.as_ref().map(|topic| &topic.name),
         "partition": of.partition(), "last": of.last, "next_offset": of.partition().map(|_| of.last + 1),
-        "version": of.version, "timestamp_ms": of.timestamp_ms, "by": of.by,
+        "version": of.version, "timestamp_ms": of.timestamp_ms, "forgotten_ms": of.forgotten_ms, "by": of.by,
     })
 }

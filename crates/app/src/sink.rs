@@ -60,6 +60,10 @@ impl OutputLog for Sink {
         self.table().layout()
     }
 
+    fn keeps_ms(&self) -> Option<u64> {
+        self.table().keeps_ms()
+    }
+
     fn put(&mut self, permit: &Permit, batch: Option<&Staged>) -> Result<Put, DeltaError> {
         match self {
             Self::Append(table) => table.put(permit, batch.map(Staged::batch)),

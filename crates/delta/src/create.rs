@@ -41,7 +41,7 @@ pub struct NewTable {
 }
 
 /// Properties of Delta's that a table may have without a feature in its protocol.
-const PLAIN_PROPERTIES: [&str; 15] = [
+const PLAIN_PROPERTIES: [&str; 16] = [
     "delta.appendOnly",
     "delta.autoOptimize.autoCompact",
     "delta.autoOptimize.optimizeWrite",
@@ -56,6 +56,7 @@ const PLAIN_PROPERTIES: [&str; 15] = [
     "delta.logRetentionDuration",
     "delta.parquet.compression.codec",
     "delta.randomizeFilePrefixes",
+    "delta.setTransactionRetentionDuration",
     "delta.targetFileSize",
 ];
 

@@ -74,12 +74,6 @@ pub const FEATURES: &[(&str, Support)] = &[
     ("geospatial",                   Support::Refused("write to a table without geometry columns")),
 ];
 
-/// Needs beyond the protocol's features: seen in properties or metadata alone.
-#[rustfmt::skip]
-const OTHER_NEEDS: &[(&str, Use, &str)] = &[
-    ("delta.setTransactionRetentionDuration", Use::Property("delta.setTransactionRetentionDuration", ""), "it makes the stored offsets of quiet partitions vanish, and their records would be written twice; unset it with ALTER TABLE ... UNSET TBLPROPERTIES"),
-];
-
 /// Where a column says that it is a CHAR or a VARCHAR.
 const TEXT_TYPE: &str = "__CHAR_VARCHAR_TYPE_STRING";
 
@@ -118,11 +112,6 @@ pub(crate) fn check(needs: &Needs<'_>) -> Result<(), DeltaError> {
         if let Support::Unused(shows, hint) = support
             && let Some(place) = shows.seen(needs)
         {
-            return refuse(&format!("{name} ({place})"), hint);
-        }
-    }
-    for (name, shows, hint) in OTHER_NEEDS {
-        if let Some(place) = shows.seen(needs) {
             return refuse(&format!("{name} ({place})"), hint);
         }
     }
@@ -239,7 +228,6 @@ mod tests {
             (&[], &[], r#"{"delta.identity.start":1}"#, "identityColumns"),
             (&[], &[], r#"{"__CHAR_VARCHAR_TYPE_STRING":"varchar(3)"}"#, "column s.a: \"varchar(3)\""),
             (&[], &[("delta.enableIcebergCompatV2", "true")], "{}", "icebergCompatV2"),
-            (&[], &[("delta.setTransactionRetentionDuration", "interval 1 day")], "{}", "setTransactionRetentionDuration"),
         ];
         for (features, properties, metadata, expected) in cases {
             let message = verdict(features, properties, metadata).unwrap_err();
@@ -276,9 +264,6 @@ mod tests {
                 Support::Refused(hint) => format!("| `{name}` | refused: {hint} |"),
             };
             assert!(document.lines().any(|line| line == row), "docs/tables.md lacks: {row}");
-        }
-        for (name, ..) in OTHER_NEEDS.iter().filter(|(name, ..)| name.starts_with("delta.")) {
-            assert!(document.contains(name), "docs/tables.md lacks {name}");
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::error::DeltaError;
 use crate::layout::Layout;
 use crate::log;
 use crate::metadata::{CLUSTERING_DOMAIN, Metadata};
+use crate::retention::Retention;
 use crate::row_ids;
 use crate::store::Place;
 
@@ -67,7 +68,7 @@ impl Kernel {
 
     /// The last `txn` of every app id that begins with `prefix`, expired by the table's retention
     /// property or not.
-    pub(crate) fn txns(&self, snapshot: &Snapshot, prefix: &str) -> Result<HashMap<String, i64>, DeltaError> {
+    pub(crate) fn txns(&self, snapshot: &Snapshot, prefix: &str) -> Result<HashMap<String, Last>, DeltaError> {
         let fail = |error| DeltaError::kernel(&self.place.name, "read the stored offsets", error);
         let batches = snapshot.log_segment().read_actions(self.engine(), LOG_TXN_SCHEMA.clone()).map_err(fail)?;
         let mut found = HashMap::new();
@@ -84,11 +85,20 @@ impl Kernel {
     }
 }
 
+/// The newest `txn` of an app id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Last {
+    /// Its `version`: the last consumed offset.
+    pub last: i64,
+    /// Its `lastUpdated`, in ms since 1970, where it has one.
+    pub updated_ms: Option<i64>,
+}
+
 /// Newest first: who is there already stays.
 fn collect_txns(
     batch: KernelResult<delta_kernel::log_replay::ActionsBatch>,
     prefix: &str,
-    found: &mut HashMap<String, i64>,
+    found: &mut HashMap<String, Last>,
 ) -> KernelResult<()> {
     let batch: RecordBatch = (*ArrowEngineData::try_from_engine_data(batch?.actions)?).into();
     let Some(txn) = batch.column_by_name("txn").and_then(|column| column.as_struct_opt()) else { return Ok(()) };
@@ -98,9 +108,11 @@ fn collect_txns(
     ) else {
         return Ok(());
     };
+    let updated = txn.column_by_name("lastUpdated").and_then(|column| column.as_primitive_opt::<Int64Type>());
     for row in (0..batch.num_rows()).filter(|&row| txn.is_valid(row) && ids.is_valid(row) && versions.is_valid(row)) {
         if ids.value(row).starts_with(prefix) && !found.contains_key(ids.value(row)) {
-            found.insert(ids.value(row).to_owned(), versions.value(row));
+            let updated_ms = updated.filter(|updated| updated.is_valid(row)).map(|updated| updated.value(row));
+            found.insert(ids.value(row).to_owned(), Last { last: versions.value(row), updated_ms });
         }
     }
     Ok(())
@@ -116,6 +128,8 @@ pub(crate) struct Configuration {
     pub features: Vec<String>,
     /// The highest row id so far, -1 for none; `None` where the table has no row tracking.
     pub row_ids: Option<i64>,
+    /// Where the table forgets offsets that are not committed again.
+    pub retention: Option<Retention>,
 }
 
 impl Configuration {
@@ -136,7 +150,8 @@ impl Configuration {
         let metadata = Arc::new(Metadata::of(&kernel.place, snapshot, clustering.as_deref())?);
         let layout = metadata.layout()?;
         let (properties, features) = (metadata.properties.clone(), metadata.features.clone());
-        Ok(Self { table_id: metadata.id.clone(), layout, properties, features, row_ids })
+        let retention = Retention::of(&kernel.place.name, &properties)?;
+        Ok(Self { table_id: metadata.id.clone(), layout, properties, features, row_ids, retention })
     }
 
     pub(crate) fn has_in_commit_timestamps(&self) -> bool {

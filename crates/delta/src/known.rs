@@ -9,7 +9,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::commit::{Notes, SourceNote};
-use crate::log::Commit;
+use crate::kernel::Last;
+use crate::log::{Commit, Txn};
 use crate::view::Mode;
 
 /// Whose commit stored an offset.
@@ -28,6 +29,8 @@ pub(crate) struct Owner {
 pub(crate) struct Stored {
     /// The last consumed offset.
     pub last: i64,
+    /// When it was stored, by the writer's clock, where its `txn` says so.
+    pub updated_ms: Option<i64>,
     /// The version that stored it; `None` as long as nobody looked.
     pub at: Option<u64>,
     /// Whose it is, where that commit is one of ours.
@@ -37,6 +40,10 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    fn of(txn: &Txn, at: u64, owner: Option<Arc<Owner>>) -> Self {
+        Self { last: txn.version, updated_ms: txn.last_updated, at: Some(at), owner, compared: false }
+    }
+
     /// Is there nothing left to learn of it from older versions?
     pub(crate) fn is_understood(&self) -> bool {
         self.at.is_some() && (self.owner.is_some() || self.compared)
@@ -71,10 +78,12 @@ pub(crate) struct Known {
 
 impl Known {
     /// From a snapshot of `head`, of which no commit was seen yet.
-    pub(crate) fn new(prefix: String, txns: HashMap<String, i64>, head: u64) -> Self {
+    pub(crate) fn new(prefix: String, txns: HashMap<String, Last>, head: u64) -> Self {
         let txns = txns
             .into_iter()
-            .map(|(app_id, last)| (app_id, Stored { last, at: None, owner: None, compared: false }))
+            .map(|(app_id, Last { last, updated_ms })| {
+                (app_id, Stored { last, updated_ms, at: None, owner: None, compared: false })
+            })
             .collect();
         Self {
             prefix,
@@ -92,7 +101,7 @@ impl Known {
         let notes = commit.info.as_ref().and_then(Notes::of);
         let owner = notes.as_ref().map(owner);
         for txn in commit.txns.iter().filter(|txn| txn.app_id.starts_with(&self.prefix)) {
-            let stored = Stored { last: txn.version, at: Some(commit.version), owner: owner.clone(), compared: true };
+            let stored = Stored { compared: true, ..Stored::of(txn, commit.version, owner.clone()) };
             let before = self.txns.insert(txn.app_id.clone(), stored);
             if let Some(before) = before
                 && owner.is_none()
@@ -107,12 +116,16 @@ impl Known {
         self.restores.extend(restore(commit));
     }
 
-    /// Takes in the version just below those seen.
+    /// Takes in the version just below those seen. An offset of ours that a checkpoint forgot is known again by it.
     pub(crate) fn see_older(&mut self, table: &str, commit: &Commit) {
         assert_eq!(commit.version + 1, self.seen_from, "versions are seen backwards without a hole");
         let notes = commit.info.as_ref().and_then(Notes::of);
-        for txn in &commit.txns {
-            let Some(stored) = self.txns.get_mut(&txn.app_id) else { continue };
+        for txn in commit.txns.iter().filter(|txn| txn.app_id.starts_with(&self.prefix)) {
+            let Some(stored) = self.txns.get_mut(&txn.app_id) else {
+                let owner = notes.as_ref().map(owner);
+                self.txns.insert(txn.app_id.clone(), Stored::of(txn, commit.version, owner));
+                continue;
+            };
             match stored.at {
                 None => {
                     stored.at = Some(commit.version);

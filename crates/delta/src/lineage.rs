@@ -7,7 +7,7 @@
 //! - A topic that was deleted and made again has another id than the one in the last commit.
 //! - A pipeline's partitions are named by their source: see `named`.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use futures::TryStreamExt;
 use lakeward_protocol::ports::{Breach, Gap};
@@ -40,20 +40,31 @@ impl Table {
     /// The same for app ids.
     pub(crate) fn look_back_for(&mut self, keys: &[String]) -> Result<(), DeltaError> {
         let oldest = self.version.saturating_sub(LOOK_BACK_COMMITS);
-        while self.known.seen_from > oldest && !self.known.exhausted && self.unknown(keys) {
-            let to = self.known.seen_from;
-            let from = to.saturating_sub(STRIDE).max(oldest);
-            let place = &self.kernel.place;
-            let commits: Vec<(u64, Option<Commit>)> =
-                self.runtime.block_on(log::read(place, (from..to).rev()).try_collect())?;
-            for (version, commit) in commits {
-                let Some(commit) = commit else {
-                    tracing::debug!(table = self.name(), version, "the log goes back no further; going on by offsets");
-                    self.known.exhausted = true;
-                    return Ok(());
-                };
-                self.known.see_older(&self.kernel.place.name, &commit);
-            }
+        while self.reaches_below(oldest) && self.unknown(keys) {
+            self.see_older(oldest)?;
+        }
+        Ok(())
+    }
+
+    /// May there be commits from `oldest` on that were not seen yet?
+    pub(crate) fn reaches_below(&self, oldest: u64) -> bool {
+        self.known.seen_from > oldest && !self.known.exhausted
+    }
+
+    /// Reads some of the commits below those seen, down to `oldest`.
+    pub(crate) fn see_older(&mut self, oldest: u64) -> Result<(), DeltaError> {
+        let to = self.known.seen_from;
+        let from = to.saturating_sub(STRIDE).max(oldest);
+        let place = &self.kernel.place;
+        let commits: Vec<(u64, Option<Commit>)> =
+            self.runtime.block_on(log::read(place, (from..to).rev()).try_collect())?;
+        for (version, commit) in commits {
+            let Some(commit) = commit else {
+                tracing::debug!(table = self.name(), version, "the log goes back no further; going on by offsets");
+                self.known.exhausted = true;
+                return Ok(());
+            };
+            self.known.see_older(&self.kernel.place.name, &commit);
         }
         Ok(())
     }
@@ -215,9 +226,9 @@ impl Table {
             return Ok((None, None));
         }
         let Some(snapshot) = self.kernel.at(upto)? else { return Err(self.unreadable(upto)) };
-        let txns: HashMap<String, i64> = self.kernel.txns(&snapshot, key)?;
+        let txns = self.kernel.txns(&snapshot, key)?;
         // Where its commit is gone from the log no restore that we could still see precedes it.
-        Ok((txns.get(key).copied(), Some(0)))
+        Ok((txns.get(key).map(|found| found.last), Some(0)))
     }
 
     /// Where the partition's first commit began, which the restored version does not cover.

@@ -165,6 +165,8 @@ pub(crate) struct Commit<A = Skipped> {
 pub(crate) struct Txn {
     pub app_id: String,
     pub version: i64,
+    /// When it was committed, in ms since 1970, where it says so.
+    pub last_updated: Option<i64>,
 }
 
 /// A `domainMetadata` action.

@@ -8,8 +8,9 @@ use tokio::runtime::Handle;
 
 use crate::commit::{ByNote, Notes};
 use crate::error::DeltaError;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Last};
 use crate::log;
+use crate::retention::Retention;
 use crate::store::Place;
 use crate::table::Topic;
 
@@ -27,6 +28,8 @@ pub struct StoredOffset {
     pub version: Option<u64>,
     /// When that was, in ms since 1970.
     pub timestamp_ms: Option<i64>,
+    /// Where the table forgets offsets: when it forgets this one unless it is committed again, in ms since 1970.
+    pub forgotten_ms: Option<i64>,
     /// The `app_id` of its job, where a commit of ours says it.
     pub app_id: Option<String>,
     /// What it is an offset of, where a commit of ours says it.
@@ -66,7 +69,12 @@ pub fn stored_offsets(location: &str, runtime: Handle) -> Result<(u64, Vec<Store
     let kernel = Kernel::new(Place::resolve(location)?, runtime.clone());
     let snapshot = kernel.newest()?;
     let version = snapshot.version();
-    let bare = |(txn, last): (String, i64)| (txn.clone(), StoredOffset { txn, last, ..StoredOffset::default() });
+    let retention =
+        Retention::of(&kernel.place.name, &snapshot.metadata_configuration().clone().into_iter().collect())?;
+    let bare = |(txn, Last { last, updated_ms }): (String, Last)| {
+        let forgotten_ms = retention.as_ref().map(|retention| retention.ends_ms(updated_ms));
+        (txn.clone(), StoredOffset { txn, last, forgotten_ms, ..StoredOffset::default() })
+    };
     let mut stored: BTreeMap<String, StoredOffset> = kernel.txns(&snapshot, "")?.into_iter().map(bare).collect();
     let oldest = version.saturating_sub(LOOK_BACK_COMMITS);
     runtime.block_on(async {

@@ -409,7 +409,9 @@ impl OutputLog for Table {
     fn load(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<Head, DeltaError> {
         self.refresh()?;
         self.refuse_strangers()?;
+        self.refuse_forgotten_letters()?;
         self.look_back(partitions)?;
+        self.remember(partitions)?;
         let mut frontier = Frontier::new();
         for &partition in partitions {
             let key = self.key(partition);
@@ -419,10 +421,18 @@ impl OutputLog for Table {
         }
         let breach = match self.recreated.clone() {
             Some(breach) => Some(breach),
-            None => self.restored(partitions)?.or_else(|| self.other_topic(partitions)),
+            None => match self.forgotten(partitions) {
+                Some(forgotten) => Some(forgotten),
+                None => self.restored(partitions)?.or_else(|| self.other_topic(partitions)),
+            },
         };
-        let (version, dead) = (TableVersion(self.version), self.made_letters(partitions)?);
-        Ok(Head { version, frontier, shape: self.configuration.layout.shape(), breach, dead })
+        let (version, dead, fading) =
+            (TableVersion(self.version), self.made_letters(partitions)?, self.fading(partitions));
+        Ok(Head { version, frontier, shape: self.configuration.layout.shape(), breach, dead, fading })
+    }
+
+    fn keeps_ms(&self) -> Option<u64> {
+        Some(self.configuration.retention.as_ref()?.keeps_ms())
     }
 
     fn layout(&self) -> Layout {

@@ -226,6 +226,7 @@ impl OutputLog for Sink {
             shape: self.layout(),
             breach: recreated.or_else(|| memo.other_topic(&self.config.sources, partitions)),
             dead: BTreeMap::new(),
+            fading: BTreeSet::new(),
         })
     }
 

@@ -21,6 +21,7 @@ mod letters;
 mod place;
 mod policy;
 mod reason;
+mod renew;
 mod set;
 pub mod step;
 mod words;
@@ -59,6 +60,8 @@ pub struct Core {
     work: Work,
     /// What is held is to be committed.
     due: bool,
+    /// The sink is to be asked which frontiers it is to be told again.
+    renewing: bool,
     /// The shape that the stage is open for.
     opened: Option<Shape>,
     /// The shape as of the last load; none once a commit of ours has changed it.
@@ -97,6 +100,7 @@ impl Core {
             losing: BTreeSet::new(),
             work: Work::Settle,
             due: false,
+            renewing: false,
             opened: None,
             shape: None,
             version: None,
@@ -158,8 +162,8 @@ impl Core {
             return Action::Load { sink: LETTERS, partitions: asked };
         }
         let unknown_shape = self.shape.is_none() && !self.partitions.is_empty();
-        if !gained.is_empty() || unknown_shape {
-            return Action::Load { sink: SINK, partitions: gained };
+        if !gained.is_empty() || unknown_shape || self.renewing {
+            return Action::Load { sink: SINK, partitions: self.asked(gained) };
         }
         if self.opened != self.shape {
             return Action::Open { sink: SINK };
@@ -170,7 +174,7 @@ impl Core {
         if let Some(partition) = self.those(|p| matches!(p.place, Place::Unplaced(_))).pop_first() {
             return Action::Ask { partition };
         }
-        if self.partitions.values().any(|p| matches!(p.place, Place::Anchored(_))) {
+        if self.partitions.values().any(|p| p.is_renewed() || matches!(p.place, Place::Anchored(_))) {
             return Action::Name;
         }
         let positions = self.positions();
@@ -195,7 +199,7 @@ impl Core {
         let gone = self.partitions.values().any(|p| matches!(p.place, Place::Gone(_)));
         let stopping = self.stopping != Stopping::No;
         let owed = self.partitions.values().any(Partition::is_read_again);
-        self.due || stopping || gone || owed || !self.losing.is_empty() || self.is_finished()
+        self.due || self.renewing || stopping || gone || owed || !self.losing.is_empty() || self.is_finished()
     }
 
     /// Where a partition's reading ends, if it does.
@@ -258,6 +262,7 @@ impl Core {
             Event::Reached { partition, end } => self.reached(partition, end),
             Event::Gone { partition, at, bounds } => self.gone(partition, at, bounds),
             Event::Due => self.due = self.holds(),
+            Event::Renew => self.renewing = !self.partitions.is_empty(),
             Event::Stopping(stopping) => self.stopping = stopping,
             Event::Loaded { sink: LETTERS, head } => self.letters_loaded(head),
             Event::Loaded { head, .. } => self.loaded(head),
@@ -292,7 +297,7 @@ impl Core {
         }
         if self.stopping == Stopping::Gracefully {
             self.ending = Some(Ending::Stopped);
-        } else if self.is_finished() {
+        } else if self.is_finished() && !self.partitions.values().any(Partition::is_renewed) {
             self.ending = Some(Ending::Reached);
         }
     }
@@ -408,7 +413,7 @@ impl Core {
 
     fn discarded(&mut self) {
         self.partitions.values_mut().for_each(|p| *p = Partition::gained());
-        (self.work, self.due) = (Work::Settle, false);
+        (self.work, self.due, self.renewing) = (Work::Settle, false, false);
         self.letters.discard();
     }
 
@@ -425,6 +430,7 @@ impl Core {
             other => {
                 self.work = other;
                 self.place(&head);
+                self.mind_what_fades(&head);
             }
         }
     }

@@ -25,7 +25,8 @@ use crate::core::{Action, Core, Ending, Event, LETTERS, Outcome};
 use crate::ports::{Bounds, Input, InputLog, OutputLog, Permit, Point, Put, Stage, Stopping, World};
 use crate::position::{CommitId, Frontier, PartitionId, SinkId, TableVersion};
 use limits::{
-    FIRST_RACE_MS, FIRST_RETRY_MS, Held, LONGEST_RACE_MS, LONGEST_RETRY_MS, MOST_UNHEARD, TICK, longest_retry_ms,
+    FIRST_RACE_MS, FIRST_RETRY_MS, Held, LONGEST_RACE_MS, LONGEST_RETRY_MS, MOST_UNHEARD, RENEWALS_A_KEEP,
+    SOONEST_RENEWAL_MS, TICK, longest_retry_ms,
 };
 use retry::Backoff;
 use stopped::{Trouble, trouble};
@@ -74,6 +75,8 @@ pub struct Drive<I, S, O: OutputLog, W, V> {
     due_for: Option<Due>,
     /// What the input said while it was asked about its group alone.
     unheard: VecDeque<Input>,
+    /// When the sink was last asked which frontiers it is to be told again.
+    renewed_ms: Option<u64>,
     trouble: Backoff,
     puts: Backoff,
     races: Backoff,
@@ -108,6 +111,7 @@ where
             held: Held::default(),
             due_for: None,
             unheard: VecDeque::new(),
+            renewed_ms: None,
             trouble: Backoff::new(FIRST_RETRY_MS, LONGEST_RETRY_MS),
             puts: Backoff::new(FIRST_RETRY_MS, LONGEST_RETRY_MS),
             races: Backoff::new(FIRST_RACE_MS, LONGEST_RACE_MS),
@@ -348,6 +352,11 @@ where
             self.core.on(Event::Due);
             return Ok(Progress::Went);
         }
+        if self.must_renew() {
+            self.due_for = self.core.is_holding().then_some(Due::Latency);
+            self.core.on(Event::Renew);
+            return Ok(Progress::Went);
+        }
         let said = match self.unheard.pop_front() {
             Some(input) => Some(input),
             None => {
@@ -401,6 +410,18 @@ where
         } else {
             self.stage.is_full().then_some(Due::Memory)
         }
+    }
+
+    /// Whether it is time to ask the sink which frontiers it is about to forget.
+    fn must_renew(&mut self) -> bool {
+        let Some(keeps_ms) = self.output.keeps_ms() else { return false };
+        let now_ms = self.world.now_ms();
+        let since_ms = *self.renewed_ms.get_or_insert(now_ms);
+        let due = now_ms.saturating_sub(since_ms) >= (keeps_ms / RENEWALS_A_KEEP).max(SOONEST_RENEWAL_MS);
+        if due {
+            self.renewed_ms = Some(now_ms);
+        }
+        due
     }
 
     fn is_large(&mut self) -> bool {

@@ -272,6 +272,9 @@ pub struct Head {
     /// By partition asked for the newest span that made dead letters for the table of them that is written beside this
     /// sink, up to the last one. Empty where there is none.
     pub dead: BTreeMap<PartitionId, Stretch>,
+    /// The partitions asked for whose frontier the sink is to be told again, before it forgets it: see
+    /// [`OutputLog::keeps_ms`].
+    pub fading: BTreeSet<PartitionId>,
 }
 
 /// P9: output is gone, or the sink's frontier is about another input.
@@ -306,6 +309,14 @@ pub enum Breach {
         /// The partitions with such a frontier.
         partitions: BTreeSet<PartitionId>,
     },
+    /// There is no frontier of these partitions, of those asked for, and the log forgets frontiers: whether there
+    /// was one can't be told.
+    Forgotten {
+        /// How long it keeps them, in its own words.
+        keeps: String,
+        /// The partitions without one.
+        partitions: BTreeSet<PartitionId>,
+    },
 }
 
 impl Breach {
@@ -323,6 +334,9 @@ impl Breach {
                 is: is.clone(),
                 partitions: BTreeSet::from([partition]),
             }),
+            Self::Forgotten { keeps, partitions } => partitions
+                .contains(&partition)
+                .then(|| Self::Forgotten { keeps: keeps.clone(), partitions: BTreeSet::from([partition]) }),
         }
     }
 }
@@ -464,6 +478,12 @@ pub trait OutputLog {
     fn gaps(&mut self, above: &Frontier) -> Result<Option<Vec<Gap>>, Self::Error> {
         let _ = above;
         Ok(None)
+    }
+
+    /// How long the log keeps a partition's frontier that is not committed again, as of the last load; `None`: for
+    /// ever. Where it does not, a load says which are [`fading`](Head::fading), early enough.
+    fn keeps_ms(&self) -> Option<u64> {
+        None
     }
 
     /// Housekeeping after a commit (checkpoint, log cleanup), by step also from time to time without

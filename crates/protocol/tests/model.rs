@@ -34,6 +34,8 @@ const REWIND: &str = "a frontier set back, replayed";
 const RESTORE: &str = "a restore, replayed";
 const LETTERS: &str = "dead letters, owners that come and go";
 const LOSS: &str = "dead letters whose records expire, skipped";
+const FADE: &str = "frontiers that the table forgets, told again";
+const FORGOTTEN: &str = "a frontier that the table forgot, stopped at";
 const SET: &str = "a frontier set by a person, without leave to go back";
 
 /// Two processes, two partitions, and every fault that a healthy table and topic can meet.
@@ -201,6 +203,50 @@ fn letter_scenes() -> Vec<Scene> {
     ]
 }
 
+/// A table that forgets frontiers that are not committed again.
+fn scenes_of_age() -> Vec<Scene> {
+    let base = Scene { records: [2, 0], exact: true, total: 3, ..Scene::default() };
+    let to = Frontier::from([(PartitionId(0), Offset::new(1).expect("not negative"))]);
+    let by_hand = Set { to, force: false, reason: "told to".to_owned() };
+    vec![
+        Scene {
+            name: FADE,
+            budget: Budget { fades: 2, crashes: 1, fates: 1, evictions: 1, ..Budget::default() },
+            ..base.clone()
+        },
+        Scene {
+            name: "two partitions, one of which fades while records of the other wait, and the shape changes",
+            records: [1, 1],
+            budget: Budget { fades: 1, fates: 1, reshapes: 1, handovers: 1, ..Budget::default() },
+            total: 2,
+            ..base.clone()
+        },
+        Scene {
+            name: "a frontier that fades while dead letters are owed",
+            records: [3, 0],
+            policies: Policies { dead_letters: true, ..Policies::default() },
+            budget: Budget { fades: 1, crashes: 1, fates: 1, ..Budget::default() },
+            ..base.clone()
+        },
+        Scene {
+            name: FORGOTTEN,
+            stops: true,
+            budget: Budget { fades: 1, vanishes: 1, crashes: 1, evictions: 1, fates: 1, ..Budget::default() },
+            total: 4,
+            ..base.clone()
+        },
+        Scene {
+            name: "a frontier that the table forgot, set by a person",
+            stops: true,
+            exact: false,
+            set: Some(by_hand),
+            budget: Budget { fades: 1, vanishes: 1, crashes: 1, sets: 1, ..Budget::default() },
+            total: 4,
+            ..base
+        },
+    ]
+}
+
 /// A person sets the table's frontier while processes run.
 fn scenes_of_sets() -> Vec<Scene> {
     let set = |force| {
@@ -230,8 +276,8 @@ fn scenes_of_sets() -> Vec<Scene> {
 #[test]
 fn every_interleaving_keeps_the_promises() {
     let mut states = 0;
-    let (rare, letters, sets) = (rare_scenes(), letter_scenes(), scenes_of_sets());
-    for scene in scenes().iter().chain(&rare).chain(&letters).chain(&sets) {
+    let (rare, letters, sets, age) = (rare_scenes(), letter_scenes(), scenes_of_sets(), scenes_of_age());
+    for scene in scenes().iter().chain(&rare).chain(&letters).chain(&sets).chain(&age) {
         let Explored { states: these, moves, depth } =
             explore(scene.name, World::new(scene, None)).unwrap_or_else(|history| panic!("{}: {history}", scene.name));
         println!("{:>9} states {moves:>9} moves, {depth:>3} deep: {}", these, scene.name);
@@ -243,7 +289,7 @@ fn every_interleaving_keeps_the_promises() {
 
 /// Each fault of the core, the scene that shows it, and the promise that it breaks.
 #[rustfmt::skip] // columns
-const BREAKS: [(Break, &str, &str); 31] = [
+const BREAKS: [(Break, &str, &str); 35] = [
     (Break::SkipCompare,     OWNERS,   "P1"),
     (Break::CompareAtLeast,  OWNERS,   "P1"),
     (Break::BlindRetry,      OWNERS,   "P1"),
@@ -275,12 +321,16 @@ const BREAKS: [(Break, &str, &str); 31] = [
     (Break::ReadPastOwed,    LETTERS,  "P7"),
     (Break::SilentLoss,      LOSS,     "P9"),
     (Break::SetBackUnasked,  SET,      "P1"),
+    (Break::BeginForgotten,  FORGOTTEN, "P1"),
+    (Break::RenewUncompared, FADE,     "P2"),
+    (Break::RenewTaken,      FADE,     "P1"),
+    (Break::NeverRenew,      FADE,     "P1"),
 ];
 
 #[test]
 fn broken_cores_are_caught() {
     assert_eq!(BREAKS.map(|(fault, ..)| fault), Break::ALL, "every fault has its promise");
-    let rare = rare_scenes().into_iter().chain(letter_scenes()).chain(scenes_of_sets());
+    let rare = rare_scenes().into_iter().chain(letter_scenes()).chain(scenes_of_sets()).chain(scenes_of_age());
     let scenes: Vec<Scene> = scenes().into_iter().chain(rare).collect();
     for (fault, scene, promise) in BREAKS {
         let scene = scenes.iter().find(|known| known.name == scene).expect("a scene of that name");

@@ -9,6 +9,7 @@ use crate::create::NewTable;
 use crate::error::DeltaError;
 use crate::features;
 use crate::kernel::Configuration;
+use crate::retention;
 use crate::schema::TableSchema;
 
 /// What a view's table holds.
@@ -91,6 +92,13 @@ pub(crate) fn check(options: &ViewOptions, table: &str, configuration: &Configur
     {
         let hint = "only lakeward ingest keeps it; drop it with ALTER TABLE, or write the view to a table of its own";
         return refused(what, hint);
+    }
+    if !options.writer.keeps_rules
+        && let Some(text) = configuration.properties.get(retention::PROPERTY)
+    {
+        let hint = "the stored offsets of a view would vanish; unset it with ALTER TABLE ... UNSET TBLPROPERTIES, or \
+                    write the view to a table of its own";
+        return refused(format!("{} ({text})", retention::PROPERTY), hint);
     }
     let is = |property: &str| {
         configuration.properties.get(property).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))

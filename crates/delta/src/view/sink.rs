@@ -396,6 +396,10 @@ impl OutputLog for View {
         self.table.layout()
     }
 
+    fn keeps_ms(&self) -> Option<u64> {
+        self.table.keeps_ms()
+    }
+
     fn put(&mut self, permit: &Permit, batch: Option<&Staged>) -> Result<Put, DeltaError> {
         let advances = permit.advances().iter();
         let mut txns: Vec<_> = advances.map(|(partition, each)| (self.table.key(*partition), each.to.last())).collect();

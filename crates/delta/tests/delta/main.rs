@@ -6,6 +6,7 @@ mod faulty;
 mod housekeeping;
 mod lineage;
 mod races;
+mod retention;
 mod support;
 mod tables;
 mod view;

@@ -78,7 +78,8 @@ fn what_we_do_not_honour_is_refused_by_name() {
         (features(&[], &["fromTheFuture"]), json!({}), json!({}), "fromTheFuture"),
         (features(&["catalogManaged"], &["inCommitTimestamp"]), json!({"delta.enableInCommitTimestamps": "true"}), json!({}), "catalogManaged"),
         (features(&["variantType"], &[]), json!({}), json!({}), "variantType"),
-        (legacy(2), json!({"delta.setTransactionRetentionDuration": "interval 1 days"}), json!({}), "setTransactionRetentionDuration"),
+        (legacy(2), json!({"delta.setTransactionRetentionDuration": "interval 1 month"}), json!({}), "setTransactionRetentionDuration"),
+        (legacy(2), json!({"delta.setTransactionRetentionDuration": "interval 9 minutes"}), json!({}), "setTransactionRetentionDuration"),
     ];
     for (protocol, properties, metadata, name) in cases {
         let disk = table_with(&protocol, &properties, &metadata);
@@ -105,6 +106,7 @@ fn what_we_honour_is_written_to() {
         (features(&["v2Checkpoint"], &[]), json!({"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "1"})),
         (features(&["columnMapping"], &[]), json!({})),
         (features(&[], &["inCommitTimestamp"]), icts),
+        (json!({"minReaderVersion": 1, "minWriterVersion": 2}), json!({"delta.setTransactionRetentionDuration": "interval 7 days"})),
     ];
     for (protocol, properties) in cases {
         let disk = table_with(&protocol, &properties, &json!({"comment": "fine"}));

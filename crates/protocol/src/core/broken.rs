@@ -7,7 +7,7 @@ use super::policy::Policies;
 use super::reason::Why;
 use super::words::{Action, Event, Outcome};
 use super::{Core, Head, LETTERS, SINK, Work};
-use crate::ports::Stopping;
+use crate::ports::{Breach, Stopping};
 use crate::position::{CommitId, Frontier, Offset};
 
 /// One deliberate fault.
@@ -75,11 +75,19 @@ pub enum Break {
     SilentLoss,
     /// Sets a frontier back without leave.
     SetBackUnasked,
+    /// Begins anew where the sink can't tell whether it had a frontier.
+    BeginForgotten,
+    /// Tells a frontier again without looking whether it is still there.
+    RenewUncompared,
+    /// Tells what is taken, not what is committed.
+    RenewTaken,
+    /// Does not tell a frontier again that fades.
+    NeverRenew,
 }
 
 impl Break {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 35] = [
         Self::SkipCompare,
         Self::CompareAtLeast,
         Self::BlindRetry,
@@ -111,6 +119,10 @@ impl Break {
         Self::ReadPastOwed,
         Self::SilentLoss,
         Self::SetBackUnasked,
+        Self::BeginForgotten,
+        Self::RenewUncompared,
+        Self::RenewTaken,
+        Self::NeverRenew,
     ];
 }
 
@@ -182,6 +194,19 @@ impl Core {
             }
             (Break::IgnoreBreach, Event::Loaded { sink, head }) => {
                 Some(Event::Loaded { sink, head: Head { breach: None, ..head } })
+            }
+            (Break::BeginForgotten, Event::Loaded { sink, head }) => {
+                let breach = head.breach.filter(|breach| !matches!(breach, Breach::Forgotten { .. }));
+                Some(Event::Loaded { sink, head: Head { breach, ..head } })
+            }
+            (Break::NeverRenew, Event::Loaded { sink, head }) => {
+                Some(Event::Loaded { sink, head: Head { fading: [].into(), ..head } })
+            }
+            (Break::RenewTaken, Event::Renew) if self.work == Work::Settle && self.holds() => {
+                let held = self.partitions.iter().filter(|(_, p)| p.is_held());
+                let advances = held.map(|(id, p)| (*id, p.advance())).collect();
+                self.work = Work::Commit(Commit::new(SINK, CommitId(u128::MAX), advances));
+                None
             }
             (Break::NoMark, Event::Loaded { sink: SINK, head }) => {
                 Some(Event::Loaded { sink: SINK, head: Head { dead: [].into(), ..head } })
@@ -303,6 +328,7 @@ impl Core {
         };
         match (self.bent.fault, compared) {
             (Some(Break::LettersUncompared), _) if commit.sink == LETTERS => Ok(()),
+            (Some(Break::RenewUncompared), _) if commit.made_for.is_none() => adopt(commit),
             (Some(Break::SkipCompare), _)
             | (Some(Break::CompareAtLeast), Err(Why::Fenced { .. }))
             | (Some(Break::ForgetShape), Err(Why::Reshaped)) => Ok(()),

@@ -133,7 +133,9 @@ impl Core {
     pub(super) fn named(&mut self, id: CommitId) {
         let mut commit = Commit::new(SINK, id, BTreeMap::new());
         for (&id, partition) in &self.partitions {
-            if let Place::Anchored(anchor) = &partition.place
+            if partition.is_renewed() {
+                commit.advances.insert(id, partition.stay());
+            } else if let Place::Anchored(anchor) = &partition.place
                 && anchor.letters.is_none()
             {
                 commit.advances.insert(id, partition.advance());
@@ -191,7 +193,7 @@ impl Core {
             self.known.insert(id, advance.to);
             self.letters.announcing.insert(id, advance.to);
             let partition = self.partitions.get_mut(&id).expect("P8: lost partitions end their commit");
-            (partition.expect, partition.from) = (Some(advance.to), advance.to);
+            (partition.expect, partition.from, partition.fades) = (Some(advance.to), advance.to, false);
             if matches!(partition.place, Place::Anchored(_)) {
                 partition.place = Place::Placed;
             }

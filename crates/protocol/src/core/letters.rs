@@ -164,7 +164,7 @@ impl Partition {
                 let reason = format!("topic {was} was replaced by topic {is}; --on-gap=skip took the new one");
                 (self.from, Gap { partition: id, from: chain, to: self.from, reason })
             }
-            Breach::Recreated { .. } => return,
+            Breach::Recreated { .. } | Breach::Forgotten { .. } => return,
         };
         self.anchor_letters(at, gap, Some(breach));
     }

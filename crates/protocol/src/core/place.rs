@@ -17,6 +17,8 @@ pub(super) struct Partition {
     pub taken: Offset,
     /// The input said that nothing is left below the asked end.
     pub reached: bool,
+    /// The sink is to be told again where it stands (`renew.rs`).
+    pub fades: bool,
     /// How it stands with its dead letters.
     pub mail: Mail,
 }
@@ -66,7 +68,7 @@ pub(super) struct Anchor {
 impl Partition {
     pub fn gained() -> Self {
         let (from, taken) = (Offset::ZERO, Offset::ZERO);
-        Self { place: Place::Gained, expect: None, from, taken, reached: false, mail: Mail::default() }
+        Self { place: Place::Gained, expect: None, from, taken, reached: false, fades: false, mail: Mail::default() }
     }
 
     pub fn is_held(&self) -> bool {
@@ -153,6 +155,9 @@ impl Policies {
             Breach::OtherTopic { was, is, .. } if self.on_gap == OnGap::Stop => {
                 Err(Reason::OtherTopic { was: was.clone(), is: is.clone() })
             }
+            Breach::Forgotten { keeps, partitions } => {
+                Err(Reason::Forgotten { partitions: partitions.clone(), keeps: keeps.clone() })
+            }
             Breach::Restored { .. } | Breach::OtherTopic { .. } => Ok(()),
         }
     }
@@ -161,7 +166,7 @@ impl Policies {
     fn heal(&self, id: PartitionId, partition: &mut Partition, breach: Breach) {
         let chain = partition.expect.unwrap_or(Offset::ZERO);
         match &breach {
-            Breach::Recreated { .. } => {}
+            Breach::Recreated { .. } | Breach::Forgotten { .. } => {}
             Breach::Restored { at, to, frontier } => {
                 let covers = frontier.get(&id).copied().unwrap_or(Offset::ZERO);
                 let (replays, from, to, how) = match self.on_restore {

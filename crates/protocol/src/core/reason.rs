@@ -1,6 +1,7 @@
 //! Why the core stops, and why it throws away what it holds. The texts name no topic and no
 //! table: who prints them knows these.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::ports::{Breach, Exit};
@@ -157,6 +158,22 @@ pub enum Reason {
         is: String,
     },
 
+    /// The sink forgets frontiers, and has none of these partitions.
+    #[error(
+        "{}: the table has no offset of it, and whether it had one can't be told: it forgets offsets that are not \
+         written again for {keeps} (delta.setTransactionRetentionDuration), and what is left of its log does not reach \
+         back to where one could be. Records would be there twice if it had one. Find out what the table has, and say \
+         where to go on: lakeward offsets set TABLE --to offsets:PARTITION=OFFSET (--to earliest for partitions that \
+         were never written)",
+        Numbers(partitions)
+    )]
+    Forgotten {
+        /// Which partitions.
+        partitions: BTreeSet<PartitionId>,
+        /// How long it keeps frontiers, in its own words.
+        keeps: String,
+    },
+
     /// The same of the table of dead letters.
     #[error(
         "the dead-letter table: {0}. Or name another one (--dlq_table_location): the old one keeps what it has, and \
@@ -265,6 +282,9 @@ impl fmt::Display for Why {
             }
             Self::Breached(Breach::Recreated { was, is }) => write!(f, "table {was} was replaced by table {is}"),
             Self::Breached(Breach::OtherTopic { was, is, .. }) => write!(f, "topic {was} was replaced by topic {is}"),
+            Self::Breached(Breach::Forgotten { partitions, .. }) => {
+                write!(f, "the table forgot the offset of {}", Numbers(partitions))
+            }
             Self::Reshaped => f.write_str("the table's schema, partitioning or properties changed"),
             Self::Lost { partition } => write!(f, "partition {partition} was lost"),
         }
@@ -280,6 +300,17 @@ impl fmt::Display for Stored {
             Some(offset) => write!(f, "{}", offset.last()),
             None => f.write_str("none"),
         }
+    }
+}
+
+struct Numbers<'a>(&'a BTreeSet<PartitionId>);
+
+impl fmt::Display for Numbers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, partition) in self.0.iter().enumerate() {
+            write!(f, "{}{partition}", if n == 0 { "partition " } else { ", " })?;
+        }
+        Ok(())
     }
 }
 

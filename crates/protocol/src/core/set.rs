@@ -71,6 +71,10 @@ impl Set {
     /// Decides what becomes of a partition, from what the sink says.
     pub(super) fn settle(&self, id: PartitionId, partition: &mut Partition, said: Said) -> Result<(), Reason> {
         let to = *self.to.get(&id).expect("who sets is given what is to be set");
+        if let (None, Some(known)) = (said.stored, said.known) {
+            // It was there a moment ago: what setting it comes to was told by that.
+            return Err(Reason::Rewound { partition: id, known, stored: None });
+        }
         let moved = Move::of(id, to, said.stored, said.breach.as_ref());
         let from = match moved {
             Move::Stays => {
@@ -78,7 +82,7 @@ impl Set {
                 return Ok(());
             }
             Move::Begins => {
-                partition.anchor_at(to, None, None);
+                partition.anchor_at(to, None, said.breach);
                 return Ok(());
             }
             Move::Repeats { from } if !self.force => {

@@ -16,7 +16,7 @@ fn told(policies: Policies, stored: Option<i64>, breach: Option<Breach>) -> Core
     let Action::Load { partitions, .. } = core.next() else { panic!("first of all, the sink is asked") };
     assert_eq!(partitions, BTreeSet::from([P0]));
     let frontier = stored.map(|stored| (P0, at(stored))).into_iter().collect();
-    let head = Head { version: TableVersion(7), frontier, shape: Shape(1), breach, dead: [].into() };
+    let head = Head { version: TableVersion(7), frontier, shape: Shape(1), breach, dead: [].into(), fading: [].into() };
     core.on(Event::Loaded { sink: SINK, head });
     core
 }
@@ -69,6 +69,7 @@ fn a_partition_begins_at_the_only_safe_place() {
         let (was, is) = ("A".to_owned(), "B".to_owned());
         Some(Breach::OtherTopic { was, is, partitions: BTreeSet::from([P0]) })
     };
+    let forgotten = || Some(Breach::Forgotten { keeps: "a day".to_owned(), partitions: BTreeSet::from([P0]) });
     #[rustfmt::skip] // columns: policies, stored, breach, decision
     let cases = [
         (plain(),                  None,     None,       "read from 10"),
@@ -99,6 +100,10 @@ fn a_partition_begins_at_the_only_safe_place() {
         (set(15, false),           Some(15), restored(), "anchor 15 to 15, gap 12 to 15"),
         (set(11, false),           Some(15), restored(), "stop: partition 0: the table has everything below offset 12"),
         (set(12, false),           Some(15), other(),    "anchor 15 to 12, gap 15 to 12"),
+        (plain(),                  None,     forgotten(), "stop: partition 0: the table has no offset of it"),
+        (latest(),                 None,     forgotten(), "stop: partition 0: the table has no offset of it"),
+        (seek(12),                 None,     forgotten(), "stop: partition 0: the table has no offset of it"),
+        (set(12, false),           None,     forgotten(), "anchor none to 12"),
     ];
     for (policies, stored, breach, expected) in cases {
         let decided = decision(told(policies.clone(), stored, breach));

@@ -28,7 +28,7 @@ pub enum Action {
         /// Which partition.
         partition: PartitionId,
     },
-    /// Think up a name for a commit of frontiers alone.
+    /// Think up a name for a commit of frontiers alone: where partitions begin, or where they stand, told again.
     Name,
     /// Begin to deliver from these positions.
     Start {
@@ -120,6 +120,8 @@ pub enum Event {
     },
     /// What is held is to be committed now: for latency, size, or memory.
     Due,
+    /// It is time to ask the sink which frontiers it is to be told again.
+    Renew,
     /// Somebody asks us to end.
     Stopping(Stopping),
     /// A sink's newest version.

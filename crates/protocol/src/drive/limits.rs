@@ -57,6 +57,11 @@ const LONGEST_RETRY_STOPPING_MS: u64 = 2_000;
 pub(super) const FIRST_RACE_MS: u64 = 5;
 pub(super) const LONGEST_RACE_MS: u64 = 1_000;
 
+/// How often a sink that forgets frontiers is asked which are fading, in the time that it keeps them.
+pub(super) const RENEWALS_A_KEEP: u64 = 8;
+/// And not more often than this.
+pub(super) const SOONEST_RENEWAL_MS: u64 = 1_000;
+
 /// What the input may say about records while it is asked about its group alone.
 pub(super) const MOST_UNHEARD: usize = 256;
 

@@ -1,5 +1,6 @@
 //! The loop over memory, one situation a test.
 
+mod age;
 mod letters;
 
 use std::cell::RefCell;

@@ -332,7 +332,7 @@ impl OutputLog for MemoryOutput {
         let breach = breach.or_else(|| state.restored(partitions));
         self.shape = Shape(state.newest().shape);
         let dead = state.dead(&self.letters, partitions);
-        Ok(Head { version: state.head(), frontier, shape: self.shape, breach, dead })
+        Ok(Head { version: state.head(), frontier, shape: self.shape, breach, dead, fading: BTreeSet::new() })
     }
 
     fn layout(&self) -> Shape {

@@ -1116,6 +1116,7 @@ impl Table {
             shape: Shape(self.shape),
             breach,
             dead: BTreeMap::new(),
+            fading: BTreeSet::new(),
         }
     }
 }

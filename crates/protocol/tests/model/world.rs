@@ -55,6 +55,8 @@ pub struct Budget {
     pub rewinds: u8,
     pub restores: u8,
     pub sets: u8,
+    pub fades: u8,
+    pub vanishes: u8,
 }
 
 /// What becomes of a put.
@@ -95,6 +97,11 @@ pub enum Move {
     Restore(u8),
     /// A person's process takes the place of one.
     Set(u8),
+    /// A stored frontier gets old, and is forgotten.
+    Fade(u8),
+    Vanish(u8),
+    /// It is time to ask which are old.
+    Renew(u8),
 }
 
 /// Whether an action touches nothing but its process.
@@ -112,7 +119,7 @@ impl Move {
     fn process(self) -> Option<usize> {
         match self {
             Self::Act(i, _) | Self::Take(i, _) | Self::TellGone(i, _) | Self::Due(i) => Some(i as usize),
-            Self::Hear(i) | Self::Stop(i) | Self::Set(i) => Some(i as usize),
+            Self::Hear(i) | Self::Stop(i) | Self::Set(i) | Self::Renew(i) => Some(i as usize),
             _ => None,
         }
     }
@@ -126,6 +133,7 @@ impl Move {
             | Self::TellGone(..)
             | Self::Due(_)
             | Self::Hear(_)
+            | Self::Renew(_)
             | Self::Give(..)
             | Self::Restart(_)
             | Self::LateLands
@@ -233,6 +241,9 @@ struct Table {
     owes_gap: [bool; PARTITIONS],
     /// What a restored table covers of partitions that nobody wrote down yet.
     restored: Option<(u64, u64, [Option<i64>; PARTITIONS])>,
+    /// The frontiers that are old, and those that were forgotten.
+    fading: [bool; PARTITIONS],
+    forgotten: [Option<i64>; PARTITIONS],
 }
 
 type Checked = Result<(), String>;
@@ -273,7 +284,7 @@ impl explore::World for World {
     /// Everything that is in the topic is in the table, or something is gone and all stand still.
     fn is_goal(&self) -> bool {
         let ended = |p: usize| self.table.frontier()[p] == Some(self.ends[p]) && self.owed(p).is_none();
-        let complete = (0..PARTITIONS).all(|p| !self.exists(p) || ended(p));
+        let complete = (0..PARTITIONS).all(|p| !self.exists(p) || ended(p) && !self.table.fading[p]);
         let stopped = self.laws.stops && self.processes.iter().flatten().any(|process| process.is_stopped());
         complete || stopped || (!self.laws.exact && self.is_quiet())
     }
@@ -389,6 +400,9 @@ impl World {
                 if process.core.is_holding() {
                     moves.push(Move::Due(i));
                 }
+                if process.reading.keys().any(|p| self.table.fading[*p]) {
+                    moves.push(Move::Renew(i));
+                }
             }
             Action::Put(_) => {
                 moves.push(Move::Act(i, Fate::Well));
@@ -440,6 +454,15 @@ impl World {
         if self.budget.expiries > 0 && self.oldest[p] < self.ends[p] {
             moves.push(Move::Expire(partition));
         }
+        let fading = self.table.fading[p];
+        if self.budget.fades > 0 && !fading && self.table.frontier()[p].is_some() {
+            moves.push(Move::Fade(partition));
+        }
+        // Who can renew it does so in time.
+        let cared_for = self.processes.iter().flatten().any(|owner| owner.reading.contains_key(&p));
+        if self.budget.vanishes > 0 && fading && !cared_for {
+            moves.push(Move::Vanish(partition));
+        }
         if self.budget.rewinds > 0 && self.table.frontier()[p].is_some_and(|stored| stored > 0) {
             moves.push(Move::Rewind(partition));
         }
@@ -469,6 +492,7 @@ impl World {
             Move::TellGone(i, p) => self.tell_gone(i as usize, p as usize),
             Move::Due(i) => self.process(i as usize).core.on(Event::Due),
             Move::Hear(i) => self.process(i as usize).hear(),
+            Move::Renew(i) => self.process(i as usize).core.on(Event::Renew),
             Move::Give(p, i) => {
                 self.owners[p as usize] = Some(i);
                 self.process(i as usize).inbox.push_back(Said::Gained(p));
@@ -506,6 +530,14 @@ impl World {
                 self.budget.sets -= 1;
                 self.end(i as usize);
                 self.processes[i as usize] = Some(Rc::new(Process::setting(&self.laws)));
+            }
+            Move::Fade(p) => {
+                self.budget.fades -= 1;
+                self.table().fading[p as usize] = true;
+            }
+            Move::Vanish(p) => {
+                self.budget.vanishes -= 1;
+                self.table().forget(p as usize);
             }
             Move::ForeignAppend | Move::Reshape | Move::ReshapeLetters | Move::Rewind(_) | Move::Restore(_) => {
                 self.write_from_outside(step);
@@ -803,7 +835,12 @@ impl World {
         if put.permit.sink() == LETTERS {
             return self.land(version, put);
         }
-        let before = self.table.frontier();
+        let mut before = self.table.frontier();
+        for (partition, advance) in put.permit.advances() {
+            // What was loaded before it was forgotten is true.
+            let p = partition.0 as usize;
+            before[p] = before[p].or(advance.expect.and(self.table.forgotten[p]));
+        }
         let landed = self.land(version, put)?;
         for partition in put.permit.advances().keys().filter(|_| landed) {
             let p = partition.0 as usize;
@@ -835,16 +872,21 @@ impl World {
         let mut frontier = self.table.frontier();
         for (partition, advance) in put.permit.advances() {
             let p = partition.0 as usize;
-            let stored = frontier[p].map(offset);
+            // What was compared before it was forgotten may land after that.
+            let stored = frontier[p].or(advance.expect.and(self.table.forgotten[p])).map(offset);
             ensure(advance.expect == stored, || {
                 format!("P2: partition {p} was expected at {:?}, it is at {stored:?}", advance.expect)
             })?;
             ensure(self.owed(p).is_none(), || format!("P7: partition {p} goes on while dead letters of it are owed"))?;
             self.check_mark(p, *advance, put.permit.dead().get(partition).copied())?;
+            ensure(put.batch.is_some() || advance.from == advance.to, || {
+                format!("P1: partition {p} goes on from {} to {} without its rows", advance.from, advance.to)
+            })?;
             let gap = put.permit.gaps().iter().any(|gap| gap.partition == *partition);
             ensure(gap || !self.table.owes_gap[p], || format!("P9: partition {p} goes on in silence"))?;
             self.check_link(p, stored, advance.from, gap)?;
             self.table().owes_gap[p] &= !gap;
+            (self.table().fading[p], self.table().forgotten[p]) = (false, None);
             if let Some((_, _, covers)) = &mut self.table().restored
                 && gap
             {
@@ -1085,6 +1127,11 @@ impl Table {
         self.versions.push((None, newest));
     }
 
+    fn forget(&mut self, p: usize) {
+        let stored = self.versions.last_mut().expect("version 0 is always there").1[p].take();
+        (self.fading[p], self.forgotten[p]) = (false, stored);
+    }
+
     fn find(&self, commit: CommitId, from: TableVersion) -> Option<TableVersion> {
         let versions = (0..).zip(&self.versions).filter(|(version, _)| *version >= from.0);
         versions.into_iter().find(|(_, (by, _))| *by == Some(commit)).map(|(version, _)| TableVersion(version))
@@ -1099,11 +1146,14 @@ impl Table {
             let breach = Breach::Restored { at: TableVersion(*at), to: TableVersion(*to), frontier: covered.clone() };
             (!covered.is_empty()).then_some(breach)
         });
+        let forgotten: BTreeSet<_> = asked.iter().filter(|p| self.forgotten[p.0 as usize].is_some()).copied().collect();
+        let lost = Breach::Forgotten { keeps: "a while".to_owned(), partitions: forgotten.clone() };
         Head {
             version: TableVersion(self.versions.len() as u64 - 1),
             frontier: asked.iter().filter_map(|p| of(p, &frontier)).collect(),
             shape: Shape(self.shape),
-            breach,
+            breach: if forgotten.is_empty() { breach } else { Some(lost) },
+            fading: asked.iter().filter(|p| self.fading[p.0 as usize]).copied().collect(),
             dead: asked.iter().filter_map(|p| Some((*p, stretch(self.dead[p.0 as usize]?)))).collect(),
         }
     }

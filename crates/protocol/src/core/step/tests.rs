@@ -46,6 +46,7 @@ fn first(plan: StepPlan, checkpoints: &[Checkpoint], sinks: [Pair; 2], breach: O
                     shape: Shape(1),
                     breach,
                     dead: [].into(),
+                    fading: [].into(),
                 }));
             }
             StepAction::Open { sink } => core.on(StepEvent::Opened(sink)),
@@ -144,6 +145,7 @@ fn sinks_without_an_order_among_them_are_refused() {
             shape: Shape(1),
             breach: None,
             dead: [].into(),
+            fading: [].into(),
         };
         core.on(StepEvent::Loaded(head));
     }
