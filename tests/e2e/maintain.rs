@@ -141,3 +141,57 @@ fn rows_keep_their_values_when_they_move() {
     assert_eq!(table.query(read), before);
     assert_eq!(table.query("SELECT count(*) c FROM t WHERE price > 1 AND \"at\" > '2024-01-01'"), [json!({"c": 3})]);
 }
+
+#[test]
+fn a_job_makes_its_own_small_files_few_beside_its_commits() {
+    let (topic, table) = (topic(2), Table::t());
+    // Two processes of one job, a commit for each few messages.
+    let job = Ingest::new(&topic, &table).with(&["-l", "1", "-b", "1", "-m", "5", "--auto-compact"]);
+    let running = [job.start(), job.start()];
+    let (mut end, mut moved) = (0, false);
+    for _ in 0..200 {
+        topic.produce(ids(end..end + 20, 2));
+        end += 20;
+        table.wait_rows(u64::try_from(end).expect("rows"));
+        moved = table.actions("commitInfo").iter().any(|(_, info)| info["operation"] == json!("OPTIMIZE"));
+        if moved {
+            break;
+        }
+    }
+    assert!(moved, "{} files, and none moved: {}", files(&table), running[0].log());
+    topic.produce(ids(end..end + 20, 2));
+    table.wait_rows(u64::try_from(end + 20).expect("rows"));
+    for process in running {
+        assert_eq!(process.stop().code, Some(0));
+    }
+    assert_eq!(table.ids(), (0..end + 20).collect::<Vec<_>>());
+    assert_sound(&table);
+    let upsert = job.with(&["--mode", "upsert", "--key", "id"]).run();
+    assert_eq!(upsert.code, Some(2), "{}", upsert.log);
+    assert!(upsert.log.contains("leave --auto-compact out"), "{}", upsert.log);
+}
+
+#[test]
+fn p28_late_data_of_two_hours_makes_two_files_a_commit() {
+    let (topic, table) = (topic(1), Table::new(&[("id", "long"), ("hour", "string")], &["hour"]));
+    let hour = |id: i64| if id % 2 == 0 { "10" } else { "11" };
+    topic.produce(json((0..4_000).map(|id| json!({"id": id, "hour": hour(id)}))));
+    Ingest::new(&topic, &table).run_to_end();
+    assert_eq!(table.rows(), 4_000);
+    let adds = table.actions("add");
+    for (version, _) in &adds {
+        let files = adds.iter().filter(|(other, _)| other == version).count();
+        assert!(files <= 2, "{files} files in version {version}");
+    }
+    // A size is kept to where a commit holds more than that.
+    let small = Table::new(&[("id", "long"), ("text", "string")], &[]);
+    let text = |id: i64| {
+        (0..40)
+            .map(|n| format!("{:016x}", (id * 120 + n).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64)))
+            .collect::<String>()
+    };
+    topic.produce(json((0..2_500).map(|id| json!({"id": id, "text": text(id)}))));
+    Ingest::new(&topic, &small).with(&["--target-file-mb", "1", "--compression", "none"]).run_to_end();
+    let sizes: Vec<u64> = small.actions("add").iter().filter_map(|(_, add)| add["size"].as_u64()).collect();
+    assert!(sizes.len() >= 3 && sizes.iter().all(|size| *size < 3 << 20), "{sizes:?}");
+}

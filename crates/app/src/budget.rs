@@ -44,6 +44,13 @@ impl Budget {
         (keys, Self::of(self.total_bytes - keys))
     }
 
+    /// The same with an eighth of all for files that are made few: that part in bytes, and what is left to share out.
+    #[must_use]
+    pub fn with_compaction(self) -> (u64, Self) {
+        let files = self.total_bytes / 8;
+        (files, Self { total_bytes: self.total_bytes, ..Self::of(self.total_bytes - files) })
+    }
+
     /// What is not shared out is for metadata and the allocator, and for the files of a commit under way: a store that
     /// stalls has them held beside what the stage holds.
     fn of(total: u64) -> Self {

@@ -209,6 +209,15 @@ pub struct IngestArgs {
     #[arg(long, default_value = "snappy", value_name = "CODEC")]
     pub compression: Compression,
 
+    /// A file that has grown to this size, in MiB, is ended, and the next one begun. A commit's files are smaller where
+    /// less is held: see --min-bytes-per-file.
+    #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub target_file_mb: u64,
+
+    /// Make small files few between the commits, which never wait for it: docs/maintain.md.
+    #[arg(long)]
+    pub auto_compact: bool,
+
     /// Only PLAIN and dictionary encodings in Parquet files, for old readers.
     #[arg(long)]
     pub plain_encodings: bool,
@@ -225,6 +234,7 @@ impl IngestArgs {
         WriterOptions {
             compression: self.compression,
             plain_encodings: self.plain_encodings,
+            target_file_bytes: self.target_file_mb << 20,
             ..WriterOptions::default()
         }
     }

@@ -64,7 +64,13 @@ pub fn run(args: IngestArgs) -> Result<(), Failure> {
     let parts = Parts { core: Core::new(plan.policies(starts, ends)), source, letters, progress, ready };
     report(&session, &parts.progress, parts.source.lag_probe(), shards.held(), table.housekeeping(), Labels::new());
     match &plan.upsert {
-        None => parts.carry(&plan, &session, shards, Sink::append(table)?, |letters| letters),
+        None => {
+            let mut table = Sink::append(table)?;
+            if let Some((policy, writer)) = plan.compaction() {
+                table.compact_beside(policy, writer).map_err(|error| Failure::port(&error))?;
+            }
+            parts.carry(&plan, &session, shards, table, |letters| letters)
+        }
         Some(options) => {
             let view = View::open(table, options.clone()).map_err(|error| Failure::port(&error))?;
             tracing::info!(

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lakeward_decode::{Debezium, Encoding, Format, Transforms};
+use lakeward_delta::encode::WriterOptions;
+use lakeward_delta::view::Compaction;
 use lakeward_delta::view::ViewOptions;
 use lakeward_delta::{ByNote, Checkpoints, TableOptions, TableSchema, Topic};
 use lakeward_kafka::{Source, SourceConfig, TopicIdentity};
@@ -22,6 +24,9 @@ use crate::stage::{ByKeyOptions, LetterOptions, StageOptions};
 use crate::start::Start;
 use crate::statsd;
 use crate::who::who;
+
+/// More small files than this, of one partition value, are made one by `--auto-compact`.
+const SMALL_FILES: usize = 50;
 
 /// What the options come to, before anything is asked or opened.
 pub struct Plan {
@@ -42,6 +47,8 @@ pub struct Plan {
     pub upsert: Option<ViewOptions>,
     /// How to reach the topic.
     pub source: SourceConfig,
+    /// Memory for files that are made few.
+    moved_bytes: u64,
     /// What `--schema` holds.
     pub schema: Option<TableSchema>,
     /// Where the peer's metrics go.
@@ -64,9 +71,19 @@ impl Plan {
             ));
         }
         args.mode.check(args.format.debezium)?;
-        let (keys_bytes, budget) = match (args.mode.is_upsert(), Budget::new(args.memory_mb)) {
-            (true, whole) => whole.with_keys(),
-            (false, whole) => (0, whole),
+        if args.auto_compact && args.mode.is_upsert() {
+            return Err(Failure::usage(
+                "a table in mode upsert is compacted as it is written: leave --auto-compact out",
+            ));
+        }
+        let whole = Budget::new(args.memory_mb);
+        let ((keys_bytes, budget), moved_bytes) = match (args.mode.is_upsert(), args.auto_compact) {
+            (true, _) => (whole.with_keys(), 0),
+            (false, false) => ((0, whole), 0),
+            (false, true) => {
+                let (files, budget) = whole.with_compaction();
+                ((0, budget), files)
+            }
         };
         let mut source = SourceConfig::new(&args.kafka.kafka, &args.kafka.consumer_group, &args.topic);
         source.settings = secrets::kafka(&args.kafka.kafka_settings);
@@ -87,7 +104,20 @@ impl Plan {
         source.headers |= format.wants_keys();
         let statsd = statsd::Options::new(&args.statsd_endpoint, |name| std::env::var(name).ok());
         let statsd = statsd.map_err(Failure::usage)?;
-        Ok(Self { args, format, registry, transforms, letter_transforms, seek, budget, upsert, source, schema, statsd })
+        Ok(Self {
+            args,
+            format,
+            registry,
+            transforms,
+            letter_transforms,
+            seek,
+            budget,
+            moved_bytes,
+            upsert,
+            source,
+            schema,
+            statsd,
+        })
     }
 
     /// Columns of the dead-letter table made by expressions.
@@ -105,6 +135,22 @@ impl Plan {
             checkpoints: if self.args.checkpoints { Checkpoints::Every(10) } else { Checkpoints::AsTheTableSays },
             runtime: session.runtime.handle().clone(),
         }
+    }
+
+    /// Which files are made few, and how they are written; `None` where that is not asked for.
+    #[must_use]
+    pub fn compaction(&self) -> Option<(Compaction, WriterOptions)> {
+        // Rows on the way, and the files that they become.
+        let part = self.moved_bytes / 2;
+        let policy = Compaction {
+            small_files: SMALL_FILES,
+            small_file_bytes: Compaction::default().small_file_bytes.min(part / 4),
+            most_bytes: part,
+            ..Compaction::default()
+        };
+        let memory_bytes = usize::try_from(part).unwrap_or(usize::MAX);
+        let writer = WriterOptions { memory_bytes, keeps_rules: true, ..self.args.writer_options() };
+        self.args.auto_compact.then_some((policy, writer))
     }
 
     /// How records become files.

@@ -35,6 +35,7 @@ use crate::named::NamedTopic;
 use crate::row_ids::{self, RowIds};
 use crate::schema::column_text;
 use crate::store::Place;
+use crate::view::compact::Compactor;
 
 /// The topic that a table is written from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +83,14 @@ pub struct Table {
     /// App ids whose other owner was warned about.
     pub(crate) warned: BTreeSet<String>,
     housekeeper: Housekeeper,
-    committed: Option<u64>,
+    pub(crate) committed: Option<u64>,
     /// How often what lay there did not follow from what we knew.
     pub(crate) reopened: u64,
     signature: Option<(Signs, ByNote)>,
+    /// Makes small files few beside the commits, where it is asked to.
+    pub(crate) compactor: Option<Compactor>,
+    /// The version at whose files it looked last.
+    pub(crate) looked_at: u64,
 }
 
 /// Which commits of frontiers alone carry a signature.
@@ -147,6 +152,8 @@ impl Table {
             committed: None,
             reopened: 0,
             signature: None,
+            compactor: None,
+            looked_at: 0,
         })
     }
 
@@ -470,8 +477,11 @@ impl OutputLog for Table {
     }
 
     fn tend(&mut self) {
-        let Some(committed) = self.committed.take() else { return };
-        self.housekeeper.tend(committed, &self.configuration);
+        let committed = self.committed.take();
+        if let Some(committed) = committed {
+            self.housekeeper.tend(committed, &self.configuration);
+        }
+        self.tend_files(committed);
     }
 }
 

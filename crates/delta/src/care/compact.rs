@@ -5,16 +5,12 @@ use std::collections::HashSet;
 use futures::TryStreamExt;
 use lakeward_protocol::ports::Put;
 use serde::Deserialize;
-use serde_json::Map;
 
 use super::{Care, plan};
-use crate::commit::{Notes, Rewrite};
 use crate::encode::WriterOptions;
 use crate::error::DeltaError;
 use crate::kernel::{Configuration, Kernel};
-use crate::layout::Batch;
 use crate::log;
-use crate::table::{Contents, now_ms};
 use crate::view::compact::{Job, Rewritten};
 use crate::view::files::LiveFile;
 use crate::view::scanned::Scanned;
@@ -73,7 +69,8 @@ impl Care {
             return Err(gone(self.table.name(), version));
         };
         let columns: Vec<_> = layout.schema().fields().iter().map(|field| field.name().as_str()).collect();
-        let mut scanned = Scanned::new(&kernel, &snapshot, &columns)?;
+        let is_wanted = |file: &LiveFile| plan::is_candidate(file, options.writer.target_file_bytes);
+        let mut scanned = Scanned::some(&kernel, &snapshot, &columns, &is_wanted)?;
         let mut found: Vec<_> = std::mem::take(&mut scanned.files).into_iter().map(Some).collect();
         let groups = {
             let files: Vec<&LiveFile> = found.iter().flatten().map(|each| &each.file).collect();
@@ -111,18 +108,8 @@ impl Care {
                 done.overtaken_files += rewritten.sources.len() as u64;
                 return Ok(());
             }
-            let rewrite = Rewrite {
-                actions: rewritten.sources.iter().map(|file| file.remove(now_ms(), false)).collect(),
-                touched_files: rewritten.sources.len(),
-                deleted_rows: 0,
-                is_compaction: true,
-            };
-            let batch = Batch { files: rewritten.files.clone(), ..Batch::default() };
-            let notes = Notes { commit_id: new_id(), app_id: self.table.app_id.clone(), ..Notes::default() };
-            let (batch, rewrite) = (Some(&batch), Some(&rewrite));
-            let contents = Contents { notes: &notes, txns: &[], batch, rewrite, more: &Map::new() };
             // After an error the version may be there or not: the table shows it, and a next run goes on from there.
-            if self.table.put_version(self.table.version + 1, &contents)? == Put::Done {
+            if self.table.put_version_moved(self.table.version + 1, rewritten)? == Put::Done {
                 done.commits += 1;
                 done.removed_files += rewritten.sources.len() as u64;
                 done.removed_bytes += rewritten.sources.iter().map(|file| file.size_bytes).sum::<u64>();

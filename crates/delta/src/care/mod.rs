@@ -6,6 +6,7 @@
 //!   it replaces. Who else writes never waits for it.
 //! - Nothing is deleted that a version within the table's retention names, or that a writer may be about to name.
 
+mod beside;
 mod compact;
 mod plan;
 mod vacuum;

@@ -15,7 +15,7 @@ const DEAD_PERCENT: u64 = 20;
 pub(super) fn bins(files: &[&LiveFile], target_bytes: u64) -> Vec<Vec<usize>> {
     let mut by_value: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, file) in files.iter().enumerate() {
-        if is_decayed(file) || file.size_bytes < target_bytes / 100 * SMALL_PERCENT {
+        if is_candidate(file, target_bytes) {
             let value = serde_json::to_string(&file.partition_values).expect("JSON of JSON");
             by_value.entry(value).or_default().push(at);
         }
@@ -37,6 +37,11 @@ pub(super) fn bins(files: &[&LiveFile], target_bytes: u64) -> Vec<Vec<usize>> {
     }
     bins.retain(|bin| bin.len() > 1 || bin.iter().any(|at| is_decayed(files[*at])));
     bins
+}
+
+/// May it be rewritten at all?
+pub(super) fn is_candidate(file: &LiveFile, target_bytes: u64) -> bool {
+    is_decayed(file) || file.size_bytes * 100 < target_bytes * SMALL_PERCENT
 }
 
 fn is_decayed(file: &LiveFile) -> bool {

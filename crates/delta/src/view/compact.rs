@@ -166,12 +166,20 @@ impl Compactor {
     }
 }
 
+fn is_decayed(policy: &Compaction, file: &LiveFile, rows: u64) -> bool {
+    file.dead_rows() * 100 > rows * policy.dead_percent
+}
+
+fn is_candidate(policy: &Compaction, file: &LiveFile, rows: u64) -> bool {
+    is_decayed(policy, file, rows) || file.size_bytes < policy.small_file_bytes
+}
+
 /// See [`Compaction`]. One partition value's files at a time.
 fn choose<'a>(policy: &Compaction, files: impl Iterator<Item = &'a LiveFile>) -> Option<Vec<Candidate>> {
     let mut by_value: BTreeMap<String, Vec<(bool, &LiveFile)>> = BTreeMap::new();
     for file in files {
-        let decayed = file.dead_rows() * 100 > file.rows * policy.dead_percent;
-        if decayed || file.size_bytes < policy.small_file_bytes {
+        if is_candidate(policy, file, file.rows) {
+            let decayed = is_decayed(policy, file, file.rows);
             let value = serde_json::to_string(&file.partition_values).expect("JSON of JSON");
             by_value.entry(value).or_default().push((decayed, file));
         }
@@ -202,7 +210,11 @@ impl Job {
     ) -> Result<Option<Rewritten>, DeltaError> {
         let Some(snapshot) = self.kernel.at(self.version)? else { return Ok(None) };
         let columns: Vec<_> = self.layout.schema().fields().iter().map(|field| field.name().as_str()).collect();
-        let mut scanned = Scanned::new(&self.kernel, &snapshot, &columns)?;
+        let is_wanted = |file: &LiveFile| match &self.chosen {
+            Some(chosen) => chosen.iter().any(|wanted| wanted.path == file.path),
+            None => is_candidate(policy, file, file.rows_by_stats()),
+        };
+        let mut scanned = Scanned::some(&self.kernel, &snapshot, &columns, &is_wanted)?;
         let mut found = std::mem::take(&mut scanned.files);
         let chosen = match &self.chosen {
             Some(chosen) => chosen.clone(),

@@ -41,12 +41,28 @@ impl Scanned {
     /// # Errors
     /// The log can't be read.
     pub(crate) fn new(kernel: &Kernel, snapshot: &SnapshotRef, columns: &[&str]) -> Result<Self, DeltaError> {
+        Self::some(kernel, snapshot, columns, &|_| true)
+    }
+
+    /// The same of the files that are wanted: the others take no memory.
+    ///
+    /// # Errors
+    /// The log can't be read.
+    pub(crate) fn some(
+        kernel: &Kernel,
+        snapshot: &SnapshotRef,
+        columns: &[&str],
+        is_wanted: &dyn Fn(&LiveFile) -> bool,
+    ) -> Result<Self, DeltaError> {
         let failed = |error| DeltaError::kernel(&kernel.place.name, "list the files of", error);
         let schema = read_schema(snapshot, columns).map_err(failed)?;
         let scan = Arc::clone(snapshot).scan_builder().with_schema(schema).build().map_err(failed)?;
         let mut files = Vec::new();
         for metadata in scan.scan_metadata(kernel.engine()).map_err(failed)? {
+            let before = files.len();
             collect(metadata.map_err(failed)?, &mut files).map_err(failed)?;
+            let new = files.split_off(before);
+            files.extend(new.into_iter().filter(|found| is_wanted(&found.file)));
         }
         let mut seen = HashSet::new();
         if let Some(twice) = files.iter().find(|found| !seen.insert(&found.file.path)) {
