@@ -1,9 +1,12 @@
 //! `lakeward maintain`, beside jobs and rivals: no row comes or goes, and every reader and `verify` agree.
 
-use lakeward_testkit::Broker;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use lakeward_testkit::{Broker, Message};
 use serde_json::{Value, json};
 
-use crate::ingest::{Ended, Ingest, run};
+use crate::ingest::{Ended, Ingest, lakeward, run};
 use crate::table::{Table, field};
 use crate::{ids, json, topic};
 
@@ -194,4 +197,100 @@ fn p28_late_data_of_two_hours_makes_two_files_a_commit() {
     Ingest::new(&topic, &small).with(&["--target-file-mb", "1", "--compression", "none"]).run_to_end();
     let sizes: Vec<u64> = small.actions("add").iter().filter_map(|(_, add)| add["size"].as_u64()).collect();
     assert!(sizes.len() >= 3 && sizes.iter().all(|size| *size < 3 << 20), "{sizes:?}");
+}
+
+/// Versions that compactions put.
+fn compactions(table: &Table) -> usize {
+    table.actions("commitInfo").iter().filter(|(_, info)| info["operation"] == json!("OPTIMIZE")).count()
+}
+
+/// What was made and not committed is garbage like any other, and all of the rest is needed.
+fn assert_garbage_goes(table: &Table, ids: i64) {
+    let _ = done(table, &["--compact"]);
+    let _ = done(table, &["--vacuum", "--retain", "0", "--force"]);
+    assert_eq!(table.ids(), (0..ids).collect::<Vec<_>>());
+    assert_sound(table);
+}
+
+/// Three processes of one job, each of which compacts, and `maintain` beside them; the oldest is killed again and again.
+#[test]
+fn jobs_compact_as_they_go_beside_each_other_and_kills() {
+    let (topic, table) = (topic(3), Table::t());
+    let job = Ingest::new(&topic, &table).with(&["-l", "1", "-b", "1", "-m", "20", "--auto-compact"]);
+    let mut running: Vec<_> = (0..3).map(|_| job.start()).collect();
+    let mut end = 0;
+    for round in 0..4 {
+        topic.produce(ids(end..end + 1_200, 3));
+        end += 1_200;
+        table.wait_rows(u64::try_from(end).expect("rows") - 600);
+        let _ = running.remove(0).kill();
+        running.push(job.start());
+        if round % 2 == 1 {
+            let _ = done(&table, &["--compact"]);
+        }
+        table.wait_rows(u64::try_from(end).expect("rows"));
+        assert_eq!(table.ids(), (0..end).collect::<Vec<_>>(), "round {round}");
+    }
+    for running in running {
+        let ended = running.stop();
+        assert_eq!(ended.code, Some(0), "{}", ended.log);
+    }
+    assert!(compactions(&table) > 2, "the jobs compacted as they went, not maintain alone");
+    assert_sound(&table);
+    assert_garbage_goes(&table, end);
+    job.run_to_end();
+    assert_sound(&table);
+}
+
+/// `maintain` is killed at any moment of its work: the table is right, and the next one goes on.
+#[test]
+fn kills_in_the_middle_of_it_leave_the_table_right() {
+    let (topic, table) = (topic(1), Table::t());
+    topic.produce(ids(0..2_000, 1));
+    let job = Ingest::new(&topic, &table).with(&["-l", "60", "-m", "20"]);
+    job.run_to_end();
+    let path = table.path.display().to_string();
+    let begin = Instant::now();
+    let whole = maintain(&table, &["--compact", "--checkpoint", "--dry-run"]);
+    assert_eq!(whole.code, Some(0), "{}", whole.log);
+    // From before it has opened the table to well behind the moment of its commit.
+    let step = begin.elapsed().max(Duration::from_millis(50)) / 4;
+    let mut end = 2_000;
+    for kill in 1..=10 {
+        let mut command = lakeward(&["maintain", &path, "--compact", "--checkpoint"]);
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start maintain");
+        std::thread::sleep(step * kill);
+        let _ = process.kill();
+        let _ = process.wait();
+        assert_eq!(table.ids(), (0..end).collect::<Vec<_>>(), "after kill {kill}");
+        topic.produce(ids(end..end + 40, 1));
+        end += 40;
+        job.run_to_end();
+    }
+    assert_sound(&table);
+    assert_garbage_goes(&table, end);
+    assert_eq!(files(&table), 1);
+}
+
+/// A table by key has an index of where its rows lie, in its writer's memory: rows that somebody else moves are found.
+#[test]
+fn a_writer_by_key_finds_its_rows_where_maintain_put_them() {
+    let (topic, table) = (topic(1), Table::absent());
+    let keyed = |row: Value| Message::new(row.to_string()).key(json!({"id": row["id"]}).to_string()).to(0);
+    topic.produce([keyed(json!({"id": 0, "n": -1}))]);
+    let job = Ingest::new(&topic, &table).with(&["-l", "1", "-m", "20", "--mode", "upsert", "--key", "id", "--create"]);
+    let running = job.start();
+    let newest = |round: i64| (0..60).map(|id| json!({"id": id, "n": round})).collect::<Vec<_>>();
+    let mut commits = 0;
+    for round in 0..6 {
+        // Each key in a message of its own, so that deletions hit files that were just moved.
+        topic.produce(newest(round).into_iter().map(keyed).collect::<Vec<_>>());
+        table.wait_txn("app-0", (round + 1) * 60);
+        commits += done(&table, &["--compact"])["compact"]["commits"].as_u64().expect("commits");
+        assert_eq!(table.query("SELECT id, n FROM t ORDER BY id"), newest(round), "round {round}");
+    }
+    assert!(commits > 0, "something was moved under the writer");
+    let ended = running.stop();
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert_sound(&table);
 }
