@@ -215,6 +215,17 @@ fn text_of_char_and_varchar_columns_has_its_length() {
 }
 
 #[test]
+fn auto_compact_refuses_rows_that_it_may_not_move() {
+    let (topic, properties) = (topic(1), json!({"delta.enableRowTracking": "true"}));
+    let table = featured(&schema(&[("id", "long")]), &[], &properties, &[], &["rowTracking", "domainMetadata"]);
+    topic.produce(messages([json!({"id": 1})]));
+    let ended = Ingest::new(&topic, &table).with(&["--auto-compact", "-e"]).run();
+    assert_eq!(ended.code, Some(78), "{}", ended.log);
+    assert!(ended.log.contains("rowTracking") && ended.log.contains("OPTIMIZE"), "{}", ended.log);
+    assert_eq!(table.version(), Some(0), "nothing is written");
+}
+
+#[test]
 fn tracked_rows_have_ids_that_go_on_where_the_table_says() {
     let (topic, schema) = (topic(1), schema(&[("id", "long")]));
     let table =

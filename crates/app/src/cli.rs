@@ -211,7 +211,7 @@ pub struct IngestArgs {
 
     /// A file that has grown to this size, in MiB, is ended, and the next one begun. A commit's files are smaller where
     /// less is held: see --min-bytes-per-file.
-    #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    #[arg(long, default_value_t = 128, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub target_file_mb: u64,
 
     /// Make small files few between the commits, which never wait for it: docs/maintain.md.

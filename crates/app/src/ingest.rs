@@ -175,7 +175,7 @@ pub fn report(
             let lag = probe.lag();
             progress.report(|_| labels.clone(), |partition| lag.get(&partition)?.end);
             meters::held(&labels, held.bytes());
-            meters::housekeeping(&labels, housekeeping.checkpoints(), housekeeping.failures());
+            meters::housekeeping(&labels, &housekeeping);
         }
     });
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lakeward_decode::{Bad, BadKind};
-use lakeward_delta::{Batch, Tally};
+use lakeward_delta::{Batch, Housekeeping, Tally};
 use lakeward_protocol::position::PartitionId;
 use lakeward_protocol::records::Records;
 use metrics::{Label, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
@@ -40,6 +40,8 @@ pub fn describe() {
         "lakeward_housekeeping_failures_total",
         "Checkpoints or log cleanups that failed, in part or whole"
     );
+    describe_counter!("lakeward_compactions_total", "Versions put by --auto-compact");
+    describe_counter!("lakeward_compacted_files_total", "Files that these replaced");
     describe_gauge!("lakeward_partitions", "Partitions in our hands");
     describe_gauge!("lakeward_held_bytes", "Memory of records not yet committed");
     describe_gauge!("lakeward_table_version", "The newest version that we put");
@@ -192,9 +194,11 @@ pub fn held(labels: &Labels, bytes: usize) {
 }
 
 /// What the table's housekeeping did since the start.
-pub fn housekeeping(labels: &Labels, checkpoints: u64, failures: u64) {
-    counter!("lakeward_checkpoints_total", labels.clone()).absolute(checkpoints);
-    counter!("lakeward_housekeeping_failures_total", labels.clone()).absolute(failures);
+pub fn housekeeping(labels: &Labels, done: &Housekeeping) {
+    counter!("lakeward_checkpoints_total", labels.clone()).absolute(done.checkpoints());
+    counter!("lakeward_housekeeping_failures_total", labels.clone()).absolute(done.failures());
+    counter!("lakeward_compactions_total", labels.clone()).absolute(done.compactions());
+    counter!("lakeward_compacted_files_total", labels.clone()).absolute(done.compacted_files());
 }
 
 /// How far one partition is behind: offsets and seconds, read and committed.

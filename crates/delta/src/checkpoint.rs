@@ -53,6 +53,8 @@ pub struct Housekeeping {
     checkpoints: AtomicU64,
     failures: AtomicU64,
     deleted: AtomicU64,
+    compactions: AtomicU64,
+    compacted_files: AtomicU64,
 }
 
 impl Housekeeping {
@@ -72,6 +74,23 @@ impl Housekeeping {
     #[must_use]
     pub fn deleted_log_files(&self) -> u64 {
         self.deleted.load(Ordering::Relaxed)
+    }
+
+    /// Versions that moved rows between the job's own.
+    #[must_use]
+    pub fn compactions(&self) -> u64 {
+        self.compactions.load(Ordering::Relaxed)
+    }
+
+    /// Files that these replaced.
+    #[must_use]
+    pub fn compacted_files(&self) -> u64 {
+        self.compacted_files.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn compacted(&self, files: usize) {
+        self.compactions.fetch_add(1, Ordering::Relaxed);
+        self.compacted_files.fetch_add(files as u64, Ordering::Relaxed);
     }
 }
 

@@ -72,6 +72,7 @@ impl Table {
         match put {
             Ok(Put::Done) => {
                 let (from, to) = (rewritten.sources.len(), rewritten.files.len());
+                self.housekeeping().compacted(from);
                 tracing::info!(table = self.name(), version, "{from} small files made into {to}");
                 Ok(())
             }
