@@ -131,7 +131,7 @@ fn rows_keep_their_values_when_they_move() {
     let job = Ingest::new(&topic, &table);
     for id in 0..6 {
         let full = json!({
-            "id": id, "small": -7, "text": "héé\u{0}", "flag": true, "price": 1234567890123456.7891, "at": "2024-02-29T23:59:59.999999Z",
+            "id": id, "small": -7, "text": "héé\u{0}", "flag": true, "price": 12345678.7891, "at": "2024-02-29T23:59:59.999999Z",
             "on": "1969-12-31", "float": -0.0, "deep": {"list": [1, null, 3]},
         });
         let empty = json!({"id": id});
