@@ -26,7 +26,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 /// Cases that wait for another piece of work, by its subject.
-const LATER: &[(&str, &[&str])] = &[("Everything a kafka-delta-ingest user has", &["K53"])];
+const LATER: &[(&str, &[&str])] = &[];
 
 /// Names of all tests of this binary, with their files.
 fn tests() -> Vec<(String, String)> {

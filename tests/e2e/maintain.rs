@@ -294,3 +294,52 @@ fn a_writer_by_key_finds_its_rows_where_maintain_put_them() {
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     assert_sound(&table);
 }
+
+/// The case's 12,000 files of 55 columns. Its measure is Spark's checkpoint; here it is deltalake's of the same version.
+#[test]
+fn k53_a_checkpoint_of_many_files_and_columns_is_small_and_whole() {
+    const FILES: usize = 12_000;
+    let names: Vec<String> = (0..54).map(|n| format!("column_{n:02}")).collect();
+    let kinds = |n: usize| if n % 2 == 0 { "long" } else { "string" };
+    let columns = names.iter().enumerate().map(|(n, name)| (name.as_str(), kinds(n)));
+    let table = Table::new(&[("id", "long")].into_iter().chain(columns).collect::<Vec<_>>(), &[]);
+    let topic = topic(1);
+    let mut row = json!({"id": 7});
+    for (n, name) in names.iter().enumerate() {
+        row[name] = if n % 2 == 0 { json!(n * 1_000) } else { json!(format!("value {n} of a column")) };
+    }
+    topic.produce(json([row]));
+    Ingest::new(&topic, &table).run_to_end();
+    let (_, add) = table.actions("add").pop().expect("an add");
+    let first = add["path"].as_str().expect("a path").to_owned();
+    let more = (1..FILES).map(|n| {
+        let mut add = add.clone();
+        let path =
+            format!("part-{n:05}-{:032x}.parquet", (n as u128).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834));
+        std::fs::hard_link(table.path.join(&first), table.path.join(&path)).expect("a link");
+        add["path"] = json!(path);
+        add["stats"] = json!(add["stats"].as_str().expect("stats").replace("1000", &format!("{n}")));
+        json!({ "add": add })
+    });
+    for adds in more.collect::<Vec<_>>().chunks(1_000) {
+        table.commit(adds);
+    }
+    assert_eq!(done(&table, &["--checkpoint"])["checkpoint"], json!(true));
+    let log = table.path.join("_delta_log");
+    let version = table.version().expect("a version");
+    let checkpoint = log.join(format!("{version:020}.checkpoint.parquet"));
+    let size = || std::fs::metadata(&checkpoint).expect("a checkpoint").len();
+    let (ours, aside) = (size(), table.path.join("_ours"));
+    std::fs::rename(&checkpoint, &aside).expect("put aside");
+    std::fs::remove_file(log.join("_last_checkpoint")).expect("remove the hint");
+    table.ask(json!({"do": "checkpoint"}));
+    let theirs = size();
+    assert!(ours <= 2 * theirs, "{ours} bytes, and deltalake's has {theirs}");
+    std::fs::rename(&aside, &checkpoint).expect("put back");
+    std::fs::remove_file(log.join("_last_checkpoint")).expect("remove the hint");
+    // Nothing but the checkpoint tells of the files.
+    for version in 0..version {
+        std::fs::remove_file(log.join(format!("{version:020}.json"))).expect("remove a commit");
+    }
+    assert_eq!(table.query("SELECT count(*) AS n, max(id) AS m FROM t"), [json!({"n": FILES, "m": 7})]);
+}

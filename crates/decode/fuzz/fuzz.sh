@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# fuzz.sh [SECONDS] [libFuzzer options]: coverage-guided fuzzing of the decoder, with the stable compiler.
-# Starts from ../corpus; what it finds on the way stays in corpus/, findings go to artifacts/.
+# fuzz.sh [SECONDS] [libFuzzer options]: coverage-guided fuzzing of the decoder, with the stable compiler, SECONDS for
+# each target: `decode` has plain JSON and transforms, `formats` all other formats. Starts from ../corpus; what it finds
+# on the way stays in corpus/TARGET, findings go to artifacts/.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:-60}
@@ -12,15 +13,18 @@ flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanit
 flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
 case $host in x86_64-*) flags+=" -Ctarget-cpu=x86-64-v3" ;; esac
 # --target keeps build scripts and macros free of the instrumentation.
-RUSTFLAGS="$flags" cargo build --release --bin decode --target "$host" --target-dir "$out"
-mkdir -p corpus artifacts
-if [ -z "$(ls corpus)" ]; then
+RUSTFLAGS="$flags" cargo build --release --bins --target "$host" --target-dir "$out"
+mkdir -p corpus/decode corpus/formats artifacts
+if [ -z "$(ls corpus/decode)" ]; then
     number=0
     while IFS= read -r line; do
         for set in '\000' '\001' '\002' '\003' '\004'; do
-            printf "$set%s" "$line" > "corpus/seed-$number" 2>/dev/null || true
+            printf "$set%s" "$line" > "corpus/decode/seed-$number" 2>/dev/null || true
             number=$((number + 1))
         done
     done < <(cat ../corpus/*.jsonl)
 fi
-exec "$out/$host/release/decode" -artifact_prefix=artifacts/ -max_total_time="$seconds" -max_len=4096 "$@" corpus
+for target in decode formats; do
+    "$out/$host/release/$target" -artifact_prefix="artifacts/$target-" -max_total_time="$seconds" -max_len=4096 "$@" \
+        "corpus/$target"
+done

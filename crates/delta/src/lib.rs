@@ -24,6 +24,7 @@ mod mapping;
 mod metadata;
 mod named;
 mod offsets;
+mod opened;
 mod retention;
 mod row_ids;
 mod rules;

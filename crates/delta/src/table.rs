@@ -32,6 +32,7 @@ use crate::layout::{Batch, Layout, Tally};
 use crate::letters::Companion;
 use crate::log::{self, Identity, Listing};
 use crate::named::NamedTopic;
+use crate::opened::Opened;
 use crate::row_ids::{self, RowIds};
 use crate::schema::column_text;
 use crate::store::Place;
@@ -377,35 +378,6 @@ fn contiguous(listing: &Listing, from: u64) -> Option<u64> {
         (head, count) = (version, count + 1);
     }
     (head - from == count).then_some(head)
-}
-
-/// All that is known when a table was just opened.
-struct Opened {
-    configuration: Configuration,
-    version: u64,
-    identity: Option<Identity>,
-    known: Known,
-    checkpoint: Option<u64>,
-}
-
-impl Opened {
-    fn new(kernel: &Kernel, runtime: &Handle, app_id: &str) -> Result<Self, DeltaError> {
-        let snapshot = kernel.newest()?;
-        let configuration = Configuration::of(kernel, &snapshot)?;
-        let prefix = format!("{app_id}-");
-        let txns = kernel.txns(&snapshot, &prefix)?;
-        let version = snapshot.version();
-        let mut known = Known::new(prefix, txns, version);
-        let listing = runtime.block_on(log::list(&kernel.place, version))?;
-        if let Some(bytes) = runtime.block_on(log::read_bytes(&kernel.place, version))? {
-            let head = log::parse(&kernel.place, version, &bytes)?;
-            known.in_commit_timestamp_ms = head.info.as_ref().and_then(crate::known::in_commit_timestamp);
-            known.see_older(&kernel.place.name, &head);
-        }
-        let identity = listing.commits.get(&version).cloned();
-        let checkpoint = snapshot.log_segment().checkpoint_version;
-        Ok(Self { configuration, version, identity, known, checkpoint })
-    }
 }
 
 impl OutputLog for Table {
