@@ -7,7 +7,7 @@ use lakeward_testkit::{Broker, Message};
 use serde_json::{Value, json};
 
 use crate::ingest::{Ended, Ingest, lakeward, run};
-use crate::table::{Table, field};
+use crate::table::{Table, field, schema};
 use crate::{ids, json, topic};
 
 fn maintain(table: &Table, arguments: &[&str]) -> Ended {
@@ -225,9 +225,12 @@ fn jobs_compact_as_they_go_beside_each_other_and_kills() {
         table.wait_rows(u64::try_from(end).expect("rows") - 600);
         let _ = running.remove(0).kill();
         running.push(job.start());
-        if round % 2 == 1 {
-            let _ = done(&table, &["--compact"]);
-        }
+        // All of them see the same files, and one may move each.
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| done(&table, &["--compact"]));
+            }
+        });
         table.wait_rows(u64::try_from(end).expect("rows"));
         assert_eq!(table.ids(), (0..end).collect::<Vec<_>>(), "round {round}");
     }
@@ -302,7 +305,8 @@ fn k53_a_checkpoint_of_many_files_and_columns_is_small_and_whole() {
     let names: Vec<String> = (0..54).map(|n| format!("column_{n:02}")).collect();
     let kinds = |n: usize| if n % 2 == 0 { "long" } else { "string" };
     let columns = names.iter().enumerate().map(|(n, name)| (name.as_str(), kinds(n)));
-    let table = Table::new(&[("id", "long")].into_iter().chain(columns).collect::<Vec<_>>(), &[]);
+    let schema = schema(&[("id", "long")].into_iter().chain(columns).collect::<Vec<_>>());
+    let table = Table::made(&schema, &[], &json!({"delta.dataSkippingNumIndexedCols": "-1"}));
     let topic = topic(1);
     let mut row = json!({"id": 7});
     for (n, name) in names.iter().enumerate() {
@@ -318,7 +322,18 @@ fn k53_a_checkpoint_of_many_files_and_columns_is_small_and_whole() {
             format!("part-{n:05}-{:032x}.parquet", (n as u128).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834));
         std::fs::hard_link(table.path.join(&first), table.path.join(&path)).expect("a link");
         add["path"] = json!(path);
-        add["stats"] = json!(add["stats"].as_str().expect("stats").replace("1000", &format!("{n}")));
+        // Bounds of each file's own in every column, around what the one row has.
+        let mut stats = crate::table::stats(&add);
+        for (at, name) in names.iter().enumerate() {
+            let (low, high) = match at % 2 == 0 {
+                true => (json!(at * 1_000 - at.min(n)), json!(at * 1_000 + n * (at + 1))),
+                false => {
+                    (json!(format!("a{:05}", n * (at + 1) % 99_991)), json!(format!("w{:05}", n * (at + 7) % 99_991)))
+                }
+            };
+            (stats["minValues"][name], stats["maxValues"][name]) = (low, high);
+        }
+        add["stats"] = json!(stats.to_string());
         json!({ "add": add })
     });
     for adds in more.collect::<Vec<_>>().chunks(1_000) {

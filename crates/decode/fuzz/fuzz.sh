@@ -24,7 +24,25 @@ if [ -z "$(ls corpus/decode)" ]; then
         done
     done < <(cat ../corpus/*.jsonl)
 fi
+# Bodies of each format, and what only a packer makes: compressed messages.
+if [ -z "$(ls corpus/formats)" ]; then
+    number=0
+    while IFS= read -r line; do
+        printf '\010%s' "$line" > "corpus/formats/json-$number"
+        printf '\011{"op":"u","before":null,"after":%s}' "$line" > "corpus/formats/event-$number"
+        { printf '\012'; printf '%s' "$line" | gzip -c; } > "corpus/formats/gzip-$number"
+        number=$((number + 1))
+    done < <(cat ../corpus/*.jsonl)
+    for kind in '\000' '\001' '\002' '\005'; do
+        printf "$kind\002\002\004hi\002\000\002a\000\002\002k\004\000\002\002\001\000\000" > "corpus/formats/avro-$number"
+        number=$((number + 1))
+    done
+    printf '\006\010\001\022\002hi\032\001a\042\005\012\001k\020\002\052\002\010\003' > corpus/formats/protobuf
+fi
+# A finding of one target does not keep the other from its time.
+failed=0
 for target in decode formats; do
     "$out/$host/release/$target" -artifact_prefix="artifacts/$target-" -max_total_time="$seconds" -max_len=4096 "$@" \
-        "corpus/$target"
+        "corpus/$target" || failed=$?
 done
+exit "$failed"
