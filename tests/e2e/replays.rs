@@ -192,6 +192,19 @@ fn p31_a_replay_into_a_table_makes_each_row_once() {
     assert_eq!((stopped.code, strict.rows()), (Some(65), 0), "{}", stopped.log);
 }
 
+#[test]
+fn a_table_of_the_newest_rows_takes_no_letters_beside_them() {
+    let (topic, _, dead) = dead_of([Message::new(r#"{"id": "x"}"#).key(r#"{"id":1}"#).to(0)]);
+    topic.produce([Message::new(r#"{"id": 1}"#).key(r#"{"id":1}"#).to(0)]);
+    let upserted = Table::absent();
+    let options = ["--create", "--mode", "upsert", "--key", "id", "--start", "offsets:0=1"];
+    Ingest::new(&topic, &upserted).with(&options).run_to_end();
+    let version = upserted.version();
+    let refused = run(&["dlq", "replay", &path(&dead), "--into", &path(&upserted)]);
+    assert_eq!((refused.code, upserted.version()), (Some(78), version), "{}", refused.log);
+    assert!(refused.log.contains("the newest row of each key"), "{}", refused.log);
+}
+
 /// A table that kafka-delta-ingest wrote: Base64 or JSON, and nothing beside it.
 #[test]
 fn p31_the_peers_letters_are_shown_and_replayed() {

@@ -13,6 +13,7 @@ use crate::log;
 use crate::retention::Retention;
 use crate::store::Place;
 use crate::table::Topic;
+use crate::view::Mode;
 
 /// How many versions are read to learn who stored an offset.
 const LOOK_BACK_COMMITS: u64 = 10_000;
@@ -38,6 +39,8 @@ pub struct StoredOffset {
     pub by: Option<ByNote>,
     /// It is a pipeline's, whose state goes with it.
     pub is_pipelines: bool,
+    /// Its commit kept the newest row of each key (mode upsert): rows may only come by who knows the keys.
+    pub by_key: bool,
 }
 
 impl StoredOffset {
@@ -52,6 +55,7 @@ impl StoredOffset {
         self.timestamp_ms = info.get("timestamp").and_then(Value::as_i64);
         let Some(notes) = Notes::of(info) else { return };
         self.is_pipelines = !notes.sources.is_empty();
+        self.by_key = notes.view.as_ref().is_some_and(|view| view.mode == Mode::Upsert.word());
         let topic = notes.topic.map(|name| Topic { name, id: notes.topic_id.as_deref().and_then(id) });
         (self.app_id, self.topic, self.by) = (Some(notes.app_id), topic, notes.by);
     }

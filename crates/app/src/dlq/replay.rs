@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lakeward_decode::{Format, Transforms};
 use lakeward_delta::encode::WriterOptions;
-use lakeward_delta::{Checkpoints, Table, TableOptions, Topic};
+use lakeward_delta::{Checkpoints, Table, TableOptions, Topic, stored_offsets};
 use lakeward_kafka::{Messages, Sink, SinkConfig, SinkSource, TopicIdentity};
 use lakeward_protocol::core::{Core, Ending, Policies};
 use lakeward_protocol::drive::{Due, Limits, Port, Stopped, Watch, drive};
@@ -146,6 +146,17 @@ fn into_table(
     let Some(output) = session.wait_for(|| Table::open(table, options()))? else { return Ok(Ok(Ending::Stopped)) };
     if output.id() == input.table_id() {
         return Err(Failure::usage(format_args!("--into {table} is the table of the letters itself")));
+    }
+    let Some((_, stored)) = session.wait_for(|| stored_offsets(table, session.runtime.handle().clone()))? else {
+        return Ok(Ok(Ending::Stopped));
+    };
+    if let Some(of) = stored.iter().find(|of| of.by_key) {
+        let text = format!(
+            "--into {table}: it holds the newest row of each key, as {} wrote it, and letters would be rows beside those; \
+             replay them with --to its topic, or into a table of their own",
+            of.app_id.as_deref().unwrap_or(&of.txn)
+        );
+        return Err(Failure::new(Exit::Config, text));
     }
     let budget = Budget::new(None);
     let most_bytes = usize::try_from(budget.stage_bytes).unwrap_or(usize::MAX);
