@@ -303,7 +303,7 @@ fn a_writer_by_key_finds_its_rows_where_maintain_put_them() {
 fn k53_a_checkpoint_of_many_files_and_columns_is_small_and_whole() {
     const FILES: usize = 12_000;
     let names: Vec<String> = (0..54).map(|n| format!("column_{n:02}")).collect();
-    let kinds = |n: usize| if n % 2 == 0 { "long" } else { "string" };
+    let kinds = |n: usize| if n.is_multiple_of(2) { "long" } else { "string" };
     let columns = names.iter().enumerate().map(|(n, name)| (name.as_str(), kinds(n)));
     let schema = schema(&[("id", "long")].into_iter().chain(columns).collect::<Vec<_>>());
     let table = Table::made(&schema, &[], &json!({"delta.dataSkippingNumIndexedCols": "-1"}));
