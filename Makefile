@@ -2,6 +2,7 @@
 #
 #   make demo        build, then a broker, a table, two kills and a proof, in a minute
 #   make test        everything that CI runs (make check is the same)
+#   make test-readers    the end-to-end tests with Apache Spark as one more reader, and as a peer that writes
 #   make lint        formatting and clippy alone
 #   make torture     long: many kills, fuzzing          LAKEWARD_TORTURE=N sets how much
 #   make perf-count  instructions a message, against dev/perf-count.tsv
@@ -10,7 +11,7 @@
 #   make bench-engine    the SQL engine alone beside dbsp's own typed operators
 #
 # LAKEWARD_TEST_KAFKA=host:port   use a broker that runs already, in place of one of our own
-.PHONY: demo build test check lint torture perf-count bench bench-nexmark bench-engine venv kafka
+.PHONY: demo build test check test-readers lint torture perf-count bench bench-nexmark bench-engine venv kafka
 
 # --workspace: the same features, and so the same artefacts, as the tests.
 demo:
@@ -26,6 +27,9 @@ check: test
 
 test:
 	@dev/test.sh
+
+test-readers:
+	@dev/spark/test.sh
 
 lint:
 	@dev/prerequisites.sh build

@@ -7,6 +7,9 @@ check:
 
 test: check
 
+test-readers:
+    make test-readers
+
 lint:
     make lint
 

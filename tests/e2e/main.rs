@@ -43,6 +43,8 @@ mod registry;
 mod replays;
 mod run;
 mod security;
+#[cfg(feature = "test-spark")]
+mod spark;
 mod stores;
 mod table;
 mod tidy;

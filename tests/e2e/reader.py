@@ -2,19 +2,15 @@
 
 One JSON request a line on standard input, one JSON answer a line on standard output: {"ok": ..} or {"error": ".."}.
 Lives as long as the pipe. Requests (see `requests`): every read is done by both engines, and they must agree.
-
-Values in answers: timestamps are microseconds since 1970 (UTC), dates and decimals text, binary {"hex": ".."},
-maps lists of [key, value], floats that JSON lacks are text.
+Values in answers are those of plain.py.
 """
-import datetime, decimal, glob, gzip, importlib.util, json, math, os, pathlib, sys, tempfile, traceback
+import glob, gzip, importlib.util, json, os, pathlib, sys, tempfile, traceback
 import duckdb
 import pyarrow
 import pyarrow.parquet
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, write_deltalake
 from deltalake.schema import PrimitiveType
-
-EPOCH = datetime.datetime(1970, 1, 1)
-MICROSECOND = datetime.timedelta(microseconds=1)
+from plain import order, plain
 
 
 def connect():
@@ -34,27 +30,6 @@ def connect():
 DUCKDB = connect()
 
 
-def plain(value):
-    """A value as JSON has it, the same whichever engine it came from."""
-    if isinstance(value, datetime.datetime):
-        if value.tzinfo is not None:
-            value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-        return (value - EPOCH) // MICROSECOND
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, bytes):
-        return {"hex": value.hex()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
-    return value
-
-
 def with_deltalake(table, sql):
     result = QueryBuilder().register("t", DeltaTable(table)).execute(sql).read_all()
     return pyarrow.table(result).to_pylist()
@@ -67,11 +42,6 @@ def with_duckdb(table, sql):
 
 
 ENGINES = {"deltalake": with_deltalake, "duckdb": with_duckdb}
-
-
-def order(row):
-    number = row.get("id")
-    return (number, "") if isinstance(number, int) else (math.inf, json.dumps(row, sort_keys=True))
 
 
 def query(table, sql, engines):
